@@ -9,13 +9,13 @@
 //!
 //! Everything here runs on one system thread, and is never borrowed while a virtual thread runs.
 
+use crate::abort::Cause;
 use crate::lines::Lines;
 use crate::machine::Machine;
+use crate::marks::Regions;
 use crate::random::Random;
 use crate::record::{Counts, Failure, Record, ThreadRecord, Waiting};
-use crate::regions::Regions;
 use crate::switch::Handle;
-use crate::transaction::Cause;
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};

@@ -28,6 +28,7 @@
 //!
 //! Thread-safety: a run belongs to the system thread that began it. A process has one at a time.
 
+mod abort;
 pub mod atomic;
 mod coherence;
 mod kernel;
@@ -35,6 +36,7 @@ mod lines;
 mod local;
 pub mod lock;
 mod machine;
+mod marks;
 mod random;
 mod record;
 mod regions;

@@ -1,87 +1,26 @@
-//! The kernel's part of transactional regions: who has read and written which lines, and what is undone when a region aborts.
+//! The kernel's part of transactional regions: which accesses end which regions, and what is undone when a region aborts.
 //!
 //! As in the processors that had this: conflicts are found by cache line at the moment of an access, whoever asks for a line wins
 //! it, and accesses outside of regions end regions as well. A region writes in place and keeps what was there. It is rolled back at
 //! the moment at which it is ended, by whoever ends it, and learns of it at its next access. So no thread ever computes with
-//! what was rolled back.
+//! what was rolled back. Who has reached which lines is in [`crate::marks`].
 //!
-//! # Invariants
-//! - A line's marks name hardware threads whose region is under way. A region that was ended has no marks and nothing to undo.
-//! - A thread in a region keeps its hardware thread: if it loses it, the region ends.
+//! Invariant: a thread in a region keeps its hardware thread: if it loses it, the region ends.
 
+use crate::abort::{Abort, Cause};
 use crate::kernel::{Kernel, Kind};
 use crate::lines::NOBODY;
 use crate::machine::Capacity;
-use crate::transaction::{Abort, Cause, Tally};
 use crate::undo::Old;
-
-/// Who is in a region that has reached this line, by hardware threads.
-#[derive(Clone)]
-struct Mark {
-    readers: u128,
-    writer: u8,
-    label: u8,
-}
-
-const UNMARKED: Mark = Mark { readers: 0, writer: NOBODY, label: 0 };
-
-/// The region of a thread.
-#[derive(Default)]
-struct Region {
-    /// Where it began; while it has marks, the thread is there.
-    context: usize,
-    is_active: bool,
-    doom: Option<Abort>,
-    /// Places of lines, in the order in which they were first reached.
-    lines: Vec<usize>,
-    /// Those that take up room, by set.
-    taken: Vec<u8>,
-    undo: Vec<Old>,
-    began: u64,
-}
-
-pub(crate) struct Regions {
-    marks: Vec<Mark>,
-    of_thread: Vec<Region>,
-    /// Regions with marks.
-    active: usize,
-    /// When the next interrupt of a hardware thread comes.
-    interrupts: Vec<u64>,
-    pub tally: Tally,
-}
-
-impl Regions {
-    pub(crate) fn new(contexts: usize) -> Regions {
-        Regions {
-            marks: Vec::new(),
-            of_thread: Vec::new(),
-            active: 0,
-            interrupts: vec![0; contexts],
-            tally: Tally::default(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_any_active(&self) -> bool {
-        self.active > 0
-    }
-}
 
 impl Kernel {
     fn context(&self) -> usize {
         self.threads[self.current].context
     }
 
-    fn mark(&mut self, place: usize) -> &mut Mark {
-        if place >= self.regions.marks.len() {
-            self.regions.marks.resize(self.lines.all.len(), UNMARKED);
-        }
-        &mut self.regions.marks[place]
-    }
-
     pub(crate) fn label(&mut self, address: usize, label: u8) {
         let place = self.lines.place_of(address);
-        self.mark(place).label = label;
+        self.regions.mark(place, self.lines.all.len()).label = label;
     }
 
     pub(crate) fn begin_region(&mut self) {
@@ -90,17 +29,7 @@ impl Kernel {
         let (clock, context) = (self.threads[self.current].clock, self.context());
         self.interrupted(clock, context);
         self.threads[self.current].in_region = true;
-        let current = self.current;
-        if self.regions.of_thread.len() <= current {
-            self.regions.of_thread.resize_with(current + 1, Region::default);
-        }
-        let region = &mut self.regions.of_thread[current];
-        region.context = context;
-        region.is_active = true;
-        region.doom = None;
-        region.began = clock;
-        self.regions.active += 1;
-        self.regions.tally.begun += 1;
+        self.regions.begin(self.current, context, clock);
     }
 
     /// Whether there was an interrupt since the last look. Draws when the next one comes.
@@ -128,7 +57,7 @@ impl Kernel {
         let context = self.context();
         let own = 1_u128 << context;
         let is_write = kind != Kind::Load;
-        let mark = self.mark(place);
+        let mark = self.regions.mark(place, self.lines.all.len());
         let writer = if mark.writer == NOBODY { 0 } else { 1 << mark.writer };
         let mut victims = (if is_write { mark.readers | writer } else { writer }) & !own;
         if victims != 0 {
@@ -233,21 +162,8 @@ impl Kernel {
             old.restore();
         }
         region.doom = Some(Abort { cause, key });
-        self.unmark(thread);
+        self.regions.unmark(thread);
         self.regions.tally.note(cause, key);
-    }
-
-    fn unmark(&mut self, thread: usize) {
-        let region = &mut self.regions.of_thread[thread];
-        for place in region.lines.drain(..) {
-            let mark = &mut self.regions.marks[place];
-            mark.readers &= !(1 << region.context);
-            if mark.writer as usize == region.context {
-                mark.writer = NOBODY;
-            }
-        }
-        region.taken.fill(0);
-        self.regions.active -= 1;
     }
 
     /// The thread has come to the end of its region, and takes its turn. Why it has not taken effect, if it has not.
@@ -262,7 +178,7 @@ impl Kernel {
             let region = &mut self.regions.of_thread[current];
             region.undo.clear();
             let spent = clock - region.began;
-            self.unmark(current);
+            self.regions.unmark(current);
             self.regions.tally.committed += 1;
             self.regions.tally.committed_cycles += spent;
             self.leave_region();
@@ -281,8 +197,6 @@ impl Kernel {
 
     fn leave_region(&mut self) {
         self.threads[self.current].in_region = false;
-        let region = &mut self.regions.of_thread[self.current];
-        region.is_active = false;
-        region.doom = None;
+        self.regions.leave(self.current);
     }
 }

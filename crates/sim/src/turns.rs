@@ -4,12 +4,12 @@
 
 #![allow(clippy::disallowed_types, reason = "this is the seam")]
 
+use crate::abort::Abort;
 use crate::coherence::Outcome;
 use crate::kernel::{Kernel, Kind, Next, Place};
 use crate::machine::Machine;
 use crate::record::{Failure, Record};
 use crate::switch::{Fiber, Handle, give_way};
-use crate::transaction::Abort;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};

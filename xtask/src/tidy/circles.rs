@@ -2,71 +2,27 @@
 //!
 //! Files and imports make a graph for each crate. An import goes to the file that has the item: names that a `mod.rs` re-exports are
 //! followed. A module and those below it do not count as importing each other: a `mod.rs` names its children, and they its types.
-//! Tests do not count. What is left is in [`LIST_PATH`], which follows the code down: each line is one circle, exactly as it is, and all
-//! of them together may not have more files than in an earlier commit.
+//! Tests do not count.
 
 use super::ranks::{imports, module_path, use_paths};
 use super::{Finding, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the circles stand that are left.
-pub const LIST_PATH: &str = "xtask/circles.txt";
-
 /// From each file to those that it imports, by index.
 struct Graph<'t> {
-    crate_path: String,
     files: Vec<&'t str>,
     edges: Vec<BTreeSet<usize>>,
 }
 
-/// Reports circles that are not listed, and lines of the list that are no circles.
+/// Reports each circle, at the first of its files.
 pub fn check(tree: &Tree, findings: &mut Vec<Finding>) {
-    let found: BTreeMap<String, String> = crates(tree)
-        .iter()
-        .flat_map(|crate_path| {
-            let graph = Graph::of(tree, crate_path);
-            let circles = graph.circles();
-            circles.iter().map(|circle| graph.describe(circle)).collect::<Vec<_>>()
-        })
-        .collect();
-    let text = tree.text.get(LIST_PATH).map_or("", String::as_str);
-    let listed: BTreeMap<&str, usize> = lines(text).map(|(at, line)| (line, at)).collect();
-    for (circle, edges) in &found {
-        if !listed.contains_key(circle.as_str()) {
-            let what = format!("`{circle}` import each other, by {edges}; cut the circle");
-            findings.push(Finding::file(LIST_PATH, "circle", what));
+    for crate_path in crates(tree) {
+        let graph = Graph::of(tree, &crate_path);
+        for circle in graph.circles() {
+            let first = format!("{crate_path}{}", graph.files[circle[0]]);
+            findings.push(Finding::file(&first, "circle", graph.describe(&circle)));
         }
     }
-    for (line, &at) in &listed {
-        if !found.contains_key(*line) {
-            let what = format!("`{line}` is no circle, or not all of one; remove the line");
-            findings.push(Finding::at(LIST_PATH, at, "circle", what));
-        }
-    }
-    let now = count(text);
-    for old in tree.older_circles.iter().map(|old| count(old)) {
-        if old < now {
-            let what = format!("{now} files are in circles, {old} were; the list may only shrink");
-            findings.push(Finding::file(LIST_PATH, "circle", what));
-        }
-    }
-}
-
-/// Circles and the files in them, of a list.
-pub fn listed(tree: &Tree) -> (usize, usize) {
-    let text = tree.text.get(LIST_PATH).map_or("", String::as_str);
-    (lines(text).count(), count(text))
-}
-
-/// Files in the circles of a list.
-fn count(list: &str) -> usize {
-    lines(list).map(|(_, line)| line.split_whitespace().count() - 1).sum()
-}
-
-/// `crate: file file` a line, with where it stands; `#` starts a comment.
-fn lines(list: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = list.lines().enumerate().map(|(at, line)| (at, line.trim()));
-    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
 /// The folders that hold the source of a crate, with a slash at the end.
@@ -103,7 +59,7 @@ impl<'t> Graph<'t> {
                 }
             }
         }
-        Graph { crate_path: crate_path.to_owned(), files: inside, edges }
+        Graph { files: inside, edges }
     }
 
     /// The files that each file gets to, itself only by a circle.
@@ -126,8 +82,8 @@ impl<'t> Graph<'t> {
         circles.into_iter().filter(|circle| circle.len() > 1).collect()
     }
 
-    /// A circle as the list has it, and its imports.
-    fn describe(&self, circle: &[usize]) -> (String, String) {
+    /// The files of a circle, and its imports.
+    fn describe(&self, circle: &[usize]) -> String {
         let files: Vec<&str> = circle.iter().map(|&file| self.files[file]).collect();
         let mut imports = Vec::new();
         for &from in circle {
@@ -135,8 +91,11 @@ impl<'t> Graph<'t> {
                 imports.push(format!("{} -> {}", self.files[from], self.files[to]));
             }
         }
-        let folder = self.crate_path.trim_end_matches('/');
-        (format!("{folder}: {}", files.join(" ")), imports.join(", "))
+        format!(
+            "`{}` import each other, by {}; cut the circle",
+            files.join(" "),
+            imports.join(", ")
+        )
     }
 }
 

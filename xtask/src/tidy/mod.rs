@@ -39,8 +39,6 @@ pub struct Tree {
     pub text: BTreeMap<String, String>,
     /// Earlier committed versions of the ratchet, which the present one may not exceed.
     pub older_ratchets: Vec<String>,
-    /// The same of the list of circles.
-    pub older_circles: Vec<String>,
 }
 
 /// One broken rule.
@@ -59,12 +57,8 @@ pub struct Finding {
 impl Tree {
     /// A tree of files given by path and text.
     pub fn from_files<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Tree {
-        let mut tree = Tree {
-            rust: BTreeMap::new(),
-            text: BTreeMap::new(),
-            older_ratchets: Vec::new(),
-            older_circles: Vec::new(),
-        };
+        let mut tree =
+            Tree { rust: BTreeMap::new(), text: BTreeMap::new(), older_ratchets: Vec::new() };
         for (path, text) in files {
             tree.add(path, text.to_owned());
         }
@@ -81,12 +75,8 @@ impl Tree {
     fn read(root: &Path) -> io::Result<Tree> {
         let mut tree = Tree::from_files([]);
         tree.read_dir(root, "")?;
-        let older = |path| {
-            let found = ["HEAD", "HEAD~1"].map(|revision| file_at(root, revision, path));
-            found.into_iter().flatten().collect()
-        };
-        tree.older_ratchets = older(RATCHET_PATH);
-        tree.older_circles = older(circles::LIST_PATH);
+        let older = ["HEAD", "HEAD~1"].map(|revision| file_at(root, revision, RATCHET_PATH));
+        tree.older_ratchets = older.into_iter().flatten().collect();
         Ok(tree)
     }
 
@@ -174,8 +164,6 @@ pub fn run(root: &Path) -> ExitCode {
     for (what, lines, most) in lengths::budgets(&tree) {
         println!("tidy: {what}: {lines} lines of at most {most}");
     }
-    let (circles, in_circles) = circles::listed(&tree);
-    println!("tidy: {circles} circles of {in_circles} files are left");
     println!("tidy: {files} Rust files, {lines} lines, {} findings", findings.len());
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

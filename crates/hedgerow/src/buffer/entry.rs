@@ -220,11 +220,11 @@ impl BufferPool {
         if let Some(slots) = &self.slots {
             if self.read_only {
                 // What is read only writes nothing: what the log has changed stays in memory.
-                if slots.is_delta_full() {
+                if slots.checkpoints().is_delta_full() {
                     self.check_writable()?;
                 }
             } else {
-                slots.wait_for_delta_room(waiting)?;
+                slots.checkpoints().wait_for_delta_room(waiting)?;
                 if !slots.has_room(self.images_to_write(), purpose) {
                     self.make_room(slots, purpose, waiting)?;
                 }
@@ -255,7 +255,7 @@ impl BufferPool {
             match made {
                 Err(error) if error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.
-                    if checkpoints == 2 || !slots.wait_for_next_checkpoint(waiting)? {
+                    if checkpoints == 2 || !slots.checkpoints().wait_for_next(waiting)? {
                         return Err(error);
                     }
                     checkpoints += 1;
@@ -302,7 +302,7 @@ impl BufferPool {
             match attempt() {
                 Err(error) if error.kind() == ErrorKind::DiskFull => {
                     let freed =
-                        self.slots.as_ref().map(|slots| slots.wait_for_next_checkpoint(waiting));
+                        self.slots.as_ref().map(|slots| slots.checkpoints().wait_for_next(waiting));
                     if !freed.unwrap_or(Ok(false))? {
                         return Err(error);
                     }

@@ -406,7 +406,7 @@ impl BufferPool {
             assert!(ended.is_ok(), "the eviction thread does not panic");
         }
         if let Some(slots) = &self.slots {
-            slots.end_staging_thread();
+            slots.staging().end_thread();
         }
     }
 

@@ -72,7 +72,7 @@ impl Drop for FrozenVersions {
             self.slots.discard_extent(&extent.runs);
         }
         // The file may become shorter.
-        self.slots.note_change();
+        self.slots.checkpoints().note_change();
     }
 }
 

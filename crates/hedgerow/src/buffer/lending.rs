@@ -58,13 +58,13 @@ impl Surroundings for BufferPool {
 
     fn request_checkpoint(&self) {
         if let Some(slots) = &self.slots {
-            slots.request_unless_running();
+            slots.checkpoints().request_unless_running();
         }
     }
 
     fn wait_for_checkpoint(&self, waiting: &Waiting<'_>) -> Result<bool> {
         let Some(slots) = &self.slots else { return Ok(false) };
-        match slots.wait_for_checkpoint_within(CHECKPOINT_WAIT, waiting) {
+        match slots.checkpoints().wait_for_next_within(CHECKPOINT_WAIT, waiting) {
             // One that fails takes nothing over.
             Err(_) => waiting.check().map(|()| false),
             ended => ended,

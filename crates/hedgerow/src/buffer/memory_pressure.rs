@@ -41,7 +41,8 @@ impl BufferPool {
             return None;
         }
         if let Some(slots) = &self.slots
-            && (slots.is_delta_full() || !slots.has_room(self.images_to_write(), Purpose::Take))
+            && (slots.checkpoints().is_delta_full()
+                || !slots.has_room(self.images_to_write(), Purpose::Take))
         {
             return None;
         }

@@ -80,7 +80,7 @@ unsafe impl Frames for BufferPool {
             if dirty == 1
                 && let Some(slots) = &self.slots
             {
-                slots.note_change();
+                slots.checkpoints().note_change();
             }
         }
         header.note_use();

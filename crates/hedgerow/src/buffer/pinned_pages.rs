@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::page::FrozenPages;
 use crate::space::large::chunk_bytes;
 use crate::space::part::{self, PartName};
-use crate::space::slot_store::PartFile;
+use crate::space::part_file::PartFile;
 use crate::storage::AlignedBuffer;
 use crate::types::{PART_BYTES, PageId, Slot};
 use crate::wait::Wait;

@@ -294,7 +294,7 @@ impl BufferPool {
         if let Some(slots) = &self.slots
             && slots.state().deltas.is_due()
         {
-            slots.request_unless_running();
+            slots.checkpoints().request_unless_running();
         }
     }
 
@@ -304,7 +304,7 @@ impl BufferPool {
             && (dirty as u64 + slots.images_for_next() >= self.checkpoint_pages
                 || buggify(Point::Checkpoint))
         {
-            slots.request_unless_running();
+            slots.checkpoints().request_unless_running();
         }
     }
 

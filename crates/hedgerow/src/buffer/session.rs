@@ -437,7 +437,7 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
             && !self.pool.read_only
         {
             // Better now than in `enter`, with frames latched.
-            slots.wait_for_delta_room(self.waiting)?;
+            slots.checkpoints().wait_for_delta_room(self.waiting)?;
         }
         while self.reserved.len() < count {
             let id = self.pool.allocate_id()?;

@@ -3,11 +3,11 @@
 //! Rank 7. A [`WriteBatch`] is a plain list of changes, of any keyspaces of one database;
 //! [`Database::write`](crate::Database::write) makes them. `Send + Sync`.
 
-use super::database::Inner;
+use super::inner::Inner;
 use super::keyspace::Keyspace;
-use super::large::Prepared;
 use super::long::{Wanted, is_long, write_long};
 use super::options::Durability;
+use super::values::Prepared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, PoolTree};
 use crate::types::{Lsn, TreeId};
@@ -130,7 +130,7 @@ impl WriteBatch {
 
     fn push(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         keyspace.inner().check_process()?;
-        keyspace.check_put(key, value.unwrap_or(&[]))?;
+        keyspace.inner().check_put(keyspace.tree(), key, value.unwrap_or(&[]))?;
         let is_sync = keyspace.durability() == Durability::Sync;
         let keyspace = self.place_of(keyspace)?;
         self.through_sync |= is_sync;

@@ -3,7 +3,7 @@
 //! Rank 7. It owns what it needs and keeps the database open. `Send`; used by one thread at a time. After an error it stays failed: every further
 //! call returns it again.
 
-use crate::database::database::Inner;
+use crate::database::inner::Inner;
 use crate::database::leaf_cursor::LeafCursor;
 use crate::database::long::{is_long, take_whole};
 use crate::database::stretch::StretchCursor;

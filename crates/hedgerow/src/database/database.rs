@@ -1,16 +1,15 @@
 //! A database: one file, one pool, many keyspaces.
 //!
 //! Rank 7. What users need to know of it, its life and its threads stands with [`Database`]. Invariant: all handles share
-//! one `Inner`, and whoever closes it is the one who sets `closed` first. `Send + Sync`.
+//! one `Inner`. `Send + Sync`.
 
 use crate::database::batch::WriteBatch;
+use crate::database::holds::Holds;
+use crate::database::inner::Inner;
 use crate::database::keyspace::Keyspace;
-use crate::database::long::LongKeys;
-use crate::database::opened::{Holds, Opened};
-use crate::database::options::{Durability, Options};
+use crate::database::options::Options;
 use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
-use crate::events;
 use crate::storage::{Disk, RealDisk};
 use crate::store::{
     BackupReport, HotLeaf, OpenHow, RepairReport, Replayed, SpaceReport, Store, StoreOptions,
@@ -20,8 +19,6 @@ use crate::types::Lsn;
 use crate::wait::Wait;
 use crate::wal::Log;
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
-use hedgerow_sync::primitive::process::Process;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -30,66 +27,6 @@ use std::task::{Context, Poll};
 /// A log of less would stop for a checkpoint all the time.
 const MIN_LOG_LIMIT_BYTES: u64 = 4 << 20;
 
-/// What all handles share.
-pub(super) struct Inner {
-    pub(super) store: Store,
-    pub(super) long: LongKeys,
-    pub(super) durability: Durability,
-    /// Where the store lies; `None` in memory.
-    disk: Option<Arc<dyn Disk>>,
-    closed: AtomicBool,
-    pub(super) opened: Opened,
-    /// Whether somebody can open it again: it is neither in memory nor temporary.
-    stays: bool,
-    /// The process that opened it.
-    process: Process,
-}
-
-impl Drop for Inner {
-    /// The last handle is gone; see [`Database`]. A panic that unwinds through it changes nothing about that.
-    fn drop(&mut self) {
-        if self.stays && !self.closed.load(Relaxed) && self.process.is_current() {
-            // No caller could be told. What is durable stays so, as after a crash.
-            if let Err(error) = self.store.finish() {
-                events::drop_failed(&error);
-            }
-        }
-    }
-}
-
-impl Inner {
-    /// Whether the database has not been closed, and this is the process that opened it. Each public call asks this before it
-    /// takes a lock.
-    #[inline]
-    pub(super) fn check_open(&self) -> Result<()> {
-        // Relaxed: a hint that spares a later surprise; what is not in memory is refused by the pool.
-        if self.closed.load(Relaxed) || !self.process.is_current() {
-            return Err(self.refusal());
-        }
-        Ok(())
-    }
-
-    /// Whether this is the process that opened the database: to be asked when a function of the caller's has returned, which
-    /// may have forked.
-    #[inline]
-    pub(super) fn check_process(&self) -> Result<()> {
-        if self.process.is_current() { Ok(()) } else { Err(Error::forked()) }
-    }
-
-    /// The process that opened the database.
-    pub(super) fn process(&self) -> Process {
-        self.process
-    }
-
-    #[cold]
-    fn refusal(&self) -> Error {
-        match self.process.is_current() {
-            true => Error::new(ErrorKind::Closed, "the database was closed"),
-            false => Error::forked(),
-        }
-    }
-}
-
 /// A database: one file with any number of [keyspaces](Keyspace), opened by [`Options`], or with default options by
 /// [`Database::open`], [`Database::create`] and [`Database::open_or_create`].
 ///
@@ -97,7 +34,7 @@ impl Inner {
 /// The file is locked while any handle (of the database, a keyspace, a cursor, a range) lives, or until
 /// [`Database::close`].
 ///
-/// **What survives a crash**: every change that was durable, as [`Durability`] says. Of the changes after it the first ones may
+/// **What survives a crash**: every change that was durable, as [`Durability`](crate::Durability) says. Of the changes after it the first ones may
 /// survive, never one without those before it. The log beside the file (the file's name and `-log`) has the changes since
 /// the last checkpoint. [`Database::checkpoint`] and [`Database::close`] take a checkpoint, and so does the background when
 /// enough has changed. After `close` there is no log.
@@ -313,12 +250,7 @@ impl Database {
         disk: Option<Arc<dyn Disk>>,
         stays: bool,
     ) -> Result<Database> {
-        let (durability, closed, process) =
-            (options.durability, AtomicBool::new(false), store.process());
-        let long = LongKeys::default();
-        let opened = Opened::new();
-        let inner = Inner { store, long, disk, durability, closed, opened, stays, process };
-        let inner = Arc::new(inner);
+        let inner = Arc::new(Inner::new(store, options.durability, disk, stays));
         Ok(Database { holds: Arc::new(Holds::of(&inner)), inner })
     }
 
@@ -581,7 +513,7 @@ impl Database {
     /// nothing is closed.
     pub fn close(self) -> Result<()> {
         self.inner.check_process()?;
-        if self.inner.closed.swap(true, AcqRel) {
+        if !self.inner.close() {
             return Ok(());
         }
         self.inner.store.close()
@@ -595,7 +527,7 @@ impl Database {
     /// [`Io`](ErrorKind::Io) if a file could not be removed; those of [`Database::close`] if the database stays.
     pub fn discard(self) -> Result<()> {
         self.inner.check_process()?;
-        if self.inner.closed.swap(true, AcqRel) {
+        if !self.inner.close() {
             return Ok(());
         }
         match &self.inner.disk {
@@ -610,7 +542,7 @@ impl Database {
     /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn stats(&self) -> Result<Stats> {
         self.inner.check_open()?;
-        Ok(Stats::gather(&self.inner.store, &self.holds))
+        Ok(Stats::gather(&self.inner.store, self.holds.transactions()))
     }
 
     /// The leaves that threads contend for, or have contended for, the most contended first; at most `most` of them. A leaf that

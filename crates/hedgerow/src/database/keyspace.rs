@@ -4,12 +4,12 @@
 //! `Send + Sync`.
 
 use crate::database::cursor::Cursor;
-use crate::database::database::Inner;
-use crate::database::large::{Resolved, is_too_large};
+use crate::database::inner::Inner;
 use crate::database::long::{self, is_long};
 use crate::database::opened::{OpenedAt, Used, UsedTree};
 use crate::database::options::Durability;
 use crate::database::range::Range;
+use crate::database::values::{Resolved, is_too_large};
 use crate::error::{Error, Result};
 use crate::large::is_stored_form;
 use crate::node::anatomy::Reference;
@@ -253,7 +253,7 @@ impl Keyspace {
         let found = self.tree.get(key);
         match &found {
             Ok(Some(value)) if self.is_stored_form(value) => self.get_stored(key, value),
-            Ok(None) if is_long(&self.tree, key) => self.get_long(key),
+            Ok(None) if is_long(&self.tree, key) => self.inner.get_long(&self.tree, key),
             _ => found,
         }
     }
@@ -262,7 +262,7 @@ impl Keyspace {
     #[inline(never)]
     fn get_stored(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
         match is_long(&self.tree, key) {
-            true => self.get_long(key),
+            true => self.inner.get_long(&self.tree, key),
             false => self.inner.resolve(&self.tree, key, value),
         }
     }
@@ -284,7 +284,7 @@ impl Keyspace {
         let found = self.tree.get_into(key, value)?;
         if found && self.is_stored_form(value) {
             if is_long(&self.tree, key) {
-                return self.get_long_into(key, value);
+                return self.inner.get_long_into(&self.tree, key, value);
             }
             // The reference is short, and is copied so that the value gets its memory.
             let reference = Value::from(value.as_slice());
@@ -292,7 +292,7 @@ impl Keyspace {
             return Ok(resolved != Resolved::Gone);
         }
         if !found && is_long(&self.tree, key) {
-            return self.get_long_into(key, value);
+            return self.inner.get_long_into(&self.tree, key, value);
         }
         Ok(found)
     }
@@ -314,7 +314,7 @@ impl Keyspace {
             });
             for (key, value) in keys.iter().zip(&mut values) {
                 if is_long(&self.tree, key.as_ref()) {
-                    *value = self.get_long(key.as_ref())?;
+                    *value = self.inner.get_long(&self.tree, key.as_ref())?;
                 } else if let Some(found) = value.take_if(|value| is_stored_form(value)) {
                     *value = self.inner.resolve(&self.tree, key.as_ref(), &found)?;
                 }
@@ -331,7 +331,7 @@ impl Keyspace {
     pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
         self.inner.check_open()?;
         if is_long(&self.tree, key) {
-            return self.contains_long(key);
+            return self.inner.contains_long(&self.tree, key);
         }
         self.tree.contains_key(key)
     }

@@ -4,9 +4,9 @@
 //! time.
 
 use crate::buffer::BufferPool;
-use crate::database::database::Inner;
-use crate::database::large::Resolved;
+use crate::database::inner::Inner;
 use crate::database::long::{Seen, Walk, is_long};
+use crate::database::values::Resolved;
 use crate::error::Result;
 use crate::large::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;

@@ -4,7 +4,7 @@
 //! copied, so that a caller need not know which it is. Thread-safety: a [`ValueRef`] is `Send + Sync`.
 
 use crate::buffer::Lent;
-use crate::database::database::Inner;
+use crate::database::inner::Inner;
 use crate::database::keyspace::Keyspace;
 use crate::database::long::is_long;
 use crate::error::Result;
@@ -94,29 +94,6 @@ impl Inner {
         let value = self.resolve(tree, key, found)?;
         Ok(value.map(|value| ValueRef(Source::Copied(value))))
     }
-
-    /// Hands a value that is in memory to `f`: where it lies, or in `copy`. Gives `f` back if the value is not in memory, or better
-    /// copied.
-    #[inline]
-    pub(super) fn lend_to<R, F: FnOnce(&[u8]) -> R>(
-        &self,
-        found: &[u8],
-        copy: &mut Vec<u8>,
-        f: F,
-    ) -> std::result::Result<R, F> {
-        let f = match self.store.with_kept(found, f) {
-            Ok(result) => return Ok(result),
-            Err(f) => f,
-        };
-        let Some(lent) = self.store.lend_kept(found) else { return Err(f) };
-        if let Some(value) = lent.whole() {
-            return Ok(f(value));
-        }
-        copy.clear();
-        lent.append_to(copy);
-        drop(lent);
-        Ok(f(copy))
-    }
 }
 
 impl Keyspace {
@@ -144,9 +121,10 @@ impl Keyspace {
             Some(found) if self.is_stored_form(&found) && !is_long(self.tree(), key) => {
                 self.inner().lend(self.tree(), key, &found)
             }
-            _ if is_long(self.tree(), key) => {
-                Ok(self.get_long(key)?.map(|value| ValueRef(Source::Copied(value))))
-            }
+            _ if is_long(self.tree(), key) => Ok(self
+                .inner()
+                .get_long(self.tree(), key)?
+                .map(|value| ValueRef(Source::Copied(value)))),
             found => Ok(found.map(|value| ValueRef(Source::Copied(value)))),
         }
     }
@@ -161,7 +139,7 @@ impl Keyspace {
         self.inner().check_open()?;
         let Some(found) = self.tree().get(key)? else {
             return match is_long(self.tree(), key) {
-                true => Ok(self.get_long(key)?.map(|value| f(&value))),
+                true => Ok(self.inner().get_long(self.tree(), key)?.map(|value| f(&value))),
                 false => Ok(None),
             };
         };
@@ -180,7 +158,7 @@ impl Keyspace {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         if is_long(self.tree(), key) {
-            return Ok(self.get_long(key)?.map(|value| f(&value)));
+            return Ok(self.inner().get_long(self.tree(), key)?.map(|value| f(&value)));
         }
         match self.inner().lend_to(found, &mut Vec::new(), f) {
             Ok(result) => Ok(Some(result)),

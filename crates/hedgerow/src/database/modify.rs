@@ -6,8 +6,8 @@
 //! state of its own. A long key has no tree key that could be named before it was looked up, so it goes by reading and swapping.
 
 use crate::database::keyspace::Keyspace;
-use crate::database::large::is_too_large;
 use crate::database::long::is_long;
+use crate::database::values::is_too_large;
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::is_stored_form;
 use crate::tree::{Before, Swap, Updated, Value};

@@ -1,55 +1,16 @@
-//! What transactions share of a database with its handles, so that they begin and end without a count that all threads raise and lower.
+//! The trees of keyspaces that were opened, of which a keyspace in a transaction has the number: so it does not count its tree.
 //!
-//! A transaction and each keyspace in it are owned handles, so they keep the database open. Two things are here for that:
-//!
-//! - [`Hold`]s: each is one reference to the database, and a transaction has a share in that of its thread. There is one for each of the first threads,
-//!   each with a line of the cache to itself; threads beyond those share them. All holds are the [`Database`](super::Database)'s, and go with its last handle and
-//!   the last transaction.
-//! - [`Opened`]: the trees of keyspaces that were opened, of which a keyspace in a transaction has the number. The list only grows, to 248
-//!   places, as long as the database is open. What came later, or waits or splits otherwise than the database does, is counted by each transaction.
+//! The list only grows, to 248 places, as long as the database is open. What came later, or waits or splits otherwise than the database does,
+//! is counted by each transaction.
 //!
 //! Invariants: a tree in the list waits for ever, takes long keys, and splits by the default; a place that is taken never changes. `Send + Sync`.
 
-use super::database::Inner;
-use super::stats::TransactionCounters;
 use crate::store::PoolTree;
-use hedgerow_sync::primitive::{Arc, Mutex, OnceLock, thread};
+use hedgerow_sync::primitive::{Arc, Mutex, OnceLock};
 
-/// How many holds a database has.
-const HOLDS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
 /// Places of the first piece of the list; each later one has twice as many as the one before.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 const LATER_PIECES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
-
-/// One reference to the database, of which many transactions have a share.
-#[repr(align(128))]
-pub(super) struct Hold {
-    pub(super) inner: Arc<Inner>,
-    pub(super) transactions: TransactionCounters,
-}
-
-/// All holds of a database.
-pub(super) struct Holds(Box<[Arc<Hold>]>);
-
-impl Holds {
-    pub(super) fn of(inner: &Arc<Inner>) -> Holds {
-        let hold = |_| {
-            let transactions = TransactionCounters::default();
-            Arc::new(Hold { inner: inner.clone(), transactions })
-        };
-        Holds((0..HOLDS).map(hold).collect())
-    }
-
-    /// That of this thread.
-    #[inline]
-    pub(super) fn own(&self) -> &Arc<Hold> {
-        &self.0[thread::id() % HOLDS]
-    }
-
-    pub(super) fn all(&self) -> impl Iterator<Item = &Hold> {
-        self.0.iter().map(|hold| &**hold)
-    }
-}
 
 /// A tree that transactions use, and what its keyspace is called.
 #[derive(Clone)]
@@ -130,9 +91,9 @@ pub(super) enum UsedTree {
 
 impl UsedTree {
     #[inline]
-    pub(super) fn of<'u>(&'u self, inner: &'u Inner) -> &'u Used {
+    pub(super) fn of<'u>(&'u self, opened: &'u Opened) -> &'u Used {
         match self {
-            UsedTree::Opened(at) => inner.opened.get(*at),
+            UsedTree::Opened(at) => opened.get(*at),
             UsedTree::Own(used) => used,
         }
     }

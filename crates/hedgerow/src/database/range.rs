@@ -2,12 +2,12 @@
 //!
 //! Rank 7. It owns what it needs and keeps the database open. `Send`; used by one thread at a time. After an error it has ended.
 
-use crate::database::database::Inner;
-use crate::database::large::Resolved;
+use crate::database::inner::Inner;
 use crate::database::leaf_cursor::ValuesAhead;
-use crate::database::long::{EDGES, Seen, Walk, is_long, take_whole, widened};
+use crate::database::long::{EDGES, Seen, Walk, is_long, stretches_within, take_whole, widened};
 use crate::database::stretch::StretchCursor;
-use crate::database::view::{self, View};
+use crate::database::values::Resolved;
+use crate::database::view::View;
 use crate::error::Result;
 use crate::large::is_stored_form;
 use crate::store::PoolTree;
@@ -187,7 +187,7 @@ impl Range {
                 End::Tree(Box::new(walk_of(&self.inner, tree, bounds, forward)))
             }
             Source::View(view) => {
-                let mut cursor = view::stretches_within(&**view, &self.lower, &self.upper)?;
+                let mut cursor = stretches_within(&**view, &self.lower, &self.upper)?;
                 if !forward {
                     cursor.seek_to_end();
                 }

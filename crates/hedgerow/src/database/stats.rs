@@ -3,7 +3,6 @@
 //! Rank 7. Plain data without invariants between the figures, as [`Stats`] says.
 
 use crate::buffer::PoolStats;
-use crate::database::opened::Holds;
 use crate::error::{ErrorKind, Result};
 use crate::page::{AdaptationStats, ContentionStats, MergingStats};
 use crate::store::Store;
@@ -109,7 +108,7 @@ impl TransactionCounters {
         figure.fetch_add(1, Relaxed);
     }
 
-    fn add_to(&self, stats: &mut TransactionStats) {
+    pub(super) fn add_to(&self, stats: &mut TransactionStats) {
         stats.committed += self.committed.load(Relaxed);
         stats.conflicts += self.conflicts.load(Relaxed);
         stats.too_old += self.too_old.load(Relaxed);
@@ -156,10 +155,9 @@ impl MemoryStats {
 }
 
 impl Stats {
-    pub(super) fn gather(store: &Store, holds: &Holds) -> Stats {
-        let mut transactions =
-            TransactionStats { alone: store.commits_alone(), ..TransactionStats::default() };
-        holds.all().for_each(|hold| hold.transactions.add_to(&mut transactions));
+    /// Those of a store, with how transactions have ended.
+    pub(super) fn gather(store: &Store, transactions: TransactionStats) -> Stats {
+        let transactions = TransactionStats { alone: store.commits_alone(), ..transactions };
         let versions = store.version_figures();
         let pool = store.pool();
         let budget = pool.budget();

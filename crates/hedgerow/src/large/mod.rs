@@ -11,7 +11,7 @@
 //! | `buffer/large/` | pieces of large values in frames; what a changed record tells the file |
 //! | `tree/large.rs` | what a change of a leaf tells the pool and the log |
 //! | `store/large/` | writing, reading, copying, moving and verifying them |
-//! | `database/large.rs` | the public way in and out |
+//! | `database/values.rs`, `value_reader.rs`, `large.rs` | the public way in and out |
 //!
 //! Pure functions and plain values.
 

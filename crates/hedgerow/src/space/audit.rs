@@ -3,9 +3,11 @@
 //! The other half of [`super::zones`]. Reads nothing. Not shared: the caller's lock covers each call.
 
 use super::geometry::HEADER_REGION_BYTES;
-use super::table::TablePart;
-use super::table_checkpoint::Staged;
-use super::zones::{Group, Zone, Zones};
+use super::runs::Runs;
+use super::staged::Staged;
+use super::table_part::TablePart;
+use super::zone::{Group, Zone};
+use super::zones::Zones;
 use crate::error::{Error, ErrorKind, Result};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
@@ -115,7 +117,7 @@ impl Zones {
                 held += u64::from(taken - self.taken_by_nobody(zone_number));
                 if z < self.zones_in_group(g as u32) as usize {
                     room += u64::from(self.room_of(zone));
-                    if zone.runs != self.count_runs(bits) {
+                    if zone.runs != Runs::of_bits(self.geometry, bits) {
                         return differs(format!(
                             "zone {z} of group {g}: its runs are counted wrong"
                         ));

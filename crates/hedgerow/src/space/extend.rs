@@ -1,4 +1,4 @@
-//! Getting what the allocator wants: a longer file, blocks for a zone, a part of the zone table.
+//! Taking slots, and getting what the allocator wants first: a longer file, blocks for a zone, a part of the zone table.
 //!
 //! What the disk is asked for is all there or not at all: a file system that runs out of room halfway keeps what it got, and
 //! then nothing would be left for anybody else, the log above all. So a failed attempt gives it back ([`reserve`]).
@@ -6,7 +6,7 @@
 //! it where that is refused. `Send + Sync`; one thread at a time makes the file longer.
 
 use super::slot_store::SlotStore;
-use super::zones::{Fill, Growth, Want};
+use super::zone::{Fill, Growth, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{given_back, reserve};
 use hedgerow_sync::primitive::thread;
@@ -19,6 +19,39 @@ const TRUNCATION_WAIT: Duration = Duration::from_millis(1);
 pub(super) const FREE_PART: u64 = 8;
 
 impl SlotStore {
+    /// Takes a slot for an image of each of these lengths: index and offset of each, in the order in which they are best
+    /// written. Extends the file, and reads bitmaps, as needed.
+    ///
+    /// Errors: as of [`Self::allocate`].
+    pub fn allocate_images(&self, lens_bytes: &[u32]) -> Result<Vec<(usize, u64)>> {
+        let mut places = Vec::with_capacity(lens_bytes.len());
+        let (mut growth, mut refusal) = (Growth::Allowed, None);
+        loop {
+            let want = self.state().zones.allocate_images(lens_bytes, growth, &mut places);
+            match want {
+                Ok(()) => return Ok(places),
+                Err(want) => self.provide(want, &mut growth, &mut refusal)?,
+            }
+        }
+    }
+
+    /// Takes `count` slots of `len_bytes`; extends the file, and reads bitmaps, as needed.
+    ///
+    /// Errors: `DiskFull`; `Io`; `Corrupted` if a part of the zone table is damaged. Nothing is taken then.
+    pub fn allocate(&self, count: usize, len_bytes: u64) -> Result<Vec<u64>> {
+        let mut offsets = Vec::with_capacity(count);
+        let mut growth = Growth::Allowed;
+        let mut refusal = None;
+        let len = u32::try_from(len_bytes).expect("a slot is shorter than 4 GiB");
+        loop {
+            let want = self.state().zones.allocate(len, count, growth, &mut offsets);
+            match want {
+                Ok(()) => return Ok(offsets),
+                Err(want) => self.provide(want, &mut growth, &mut refusal)?,
+            }
+        }
+    }
+
     /// Does what the allocator wants first.
     ///
     /// Errors: `DiskFull` if there is nothing left to do; `Io`; `Corrupted`.

@@ -6,7 +6,6 @@
 //! Invariant: a sync that returns without an error was begun after every earlier one had ended without one. `Send + Sync`;
 //! who waits here waits for the disk, and whoever syncs waits for nobody.
 
-use super::slot_store::SlotStore;
 use crate::error::{Error, Result};
 use hedgerow_sync::primitive::Mutex;
 
@@ -26,20 +25,6 @@ impl FileSync {
             return Err(error.duplicate());
         }
         sync().inspect_err(|error| *failed = Some(error.duplicate()))
-    }
-}
-
-impl SlotStore {
-    /// Makes what is written to the file durable, and what it takes to read it again.
-    ///
-    /// Errors: those of the sync, or of an earlier one that has failed: nothing more can be made durable then.
-    pub fn sync_data(&self) -> Result<()> {
-        self.syncs.run(|| self.file().sync_data())
-    }
-
-    /// The same, with all that is known of the file.
-    pub fn sync_all(&self) -> Result<()> {
-        self.syncs.run(|| self.file().sync_all())
     }
 }
 

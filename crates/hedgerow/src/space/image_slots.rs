@@ -1,4 +1,4 @@
-//! Slots for images of pages, which are of many lengths, and what a run of free units is worth.
+//! Slots for images of pages, which are of many lengths.
 //!
 //! The images of a batch go one behind the other into the gaps of a zone, front to back. For a gap that the next one is too
 //! long for, the longest of some that follow is taken that fits. In a long run a batch begins with a block of 4 KiB: file
@@ -6,13 +6,13 @@
 //!
 //! Each page that is dirty was let in for the room of a whole page ([`super::room`]), and room is counted in runs of that
 //! length. So nothing is taken out of the middle of a run unless the batch makes up for it: a slot at a run's beginning
-//! costs one run at most.
+//! costs one run at most ([`super::runs`]).
 //!
-//! Invariant: a zone's [`Runs`] are the sum over the runs of its bitmap. Not shared: the caller's lock covers each call.
+//! Not shared: the caller's lock covers each call.
 
-use super::bits::{clear_before, clear_up_to, run_from, runs};
-use super::zones::{Growth, Head, Want, Zones};
-use crate::types::PART_BYTES;
+use super::bits::run_from;
+use super::zone::{Growth, Head, Want};
+use super::zones::Zones;
 
 /// The block of most devices, whatever their smallest one is, and of file systems.
 const BLOCK_BYTES: u32 = 4096;
@@ -20,27 +20,6 @@ const BLOCK_BYTES: u32 = 4096;
 const LONG_RUN_BYTES: u32 = 32 << 10;
 /// Images that wait, of which one is looked for that fits into a gap.
 const LOOKED_AHEAD: usize = 32;
-
-/// What runs of free units are good for; a sum over runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Runs {
-    /// Slots of a page.
-    pub(super) slots: u32,
-    /// Units in runs that most images fit into.
-    pub(super) usable: u32,
-}
-
-impl Runs {
-    pub(super) fn add(&mut self, other: Runs) {
-        self.slots += other.slots;
-        self.usable += other.usable;
-    }
-
-    pub(super) fn remove(&mut self, other: Runs) {
-        self.slots -= other.slots;
-        self.usable -= other.usable;
-    }
-}
 
 impl Zones {
     /// Takes a slot for an image of each of these lengths in bytes, at most a page each. `out` gets them in the order of the
@@ -118,37 +97,6 @@ impl Zones {
         let page = self.geometry.units_for(self.geometry.page_bytes()).max(1);
         let (images, units) = pending.fitting(stop - start - skip);
         if skip + units <= images * page { skip } else { 0 }
-    }
-
-    /// What a run of so many free units is good for.
-    pub(super) fn run_of(&self, units: u32) -> Runs {
-        let geometry = self.geometry;
-        let page = geometry.units_for(geometry.page_bytes()).max(1);
-        let part = geometry.units_for(PART_BYTES as u32).max(1);
-        // A part may be longer than a page, and its units have to be neighbours.
-        let slots = if page >= part { units / page } else { units / part * (part / page) };
-        Runs { slots, usable: if units >= page.div_ceil(2) { units } else { 0 } }
-    }
-
-    /// What the free runs of a bitmap are good for.
-    pub(super) fn count_runs(&self, bits: &[u64]) -> Runs {
-        let mut sum = Runs::default();
-        for run in runs(bits, self.geometry.units_per_zone()) {
-            sum.add(self.run_of(run));
-        }
-        sum
-    }
-
-    /// The runs of a zone in which so many units were freed just now, all of which were held.
-    pub(super) fn joined(&self, zone: u32, unit: u32, units: u32) -> Runs {
-        let per_zone = self.geometry.units_per_zone();
-        let words = self.held(zone);
-        let (start, stop) = (clear_before(words, unit), clear_up_to(words, per_zone, unit + units));
-        let mut runs = self.zone(zone).map_or(Runs::default(), |info| info.runs);
-        runs.remove(self.run_of(unit - start));
-        runs.remove(self.run_of(stop - unit - units));
-        runs.add(self.run_of(stop - start));
-        runs
     }
 }
 

@@ -12,7 +12,8 @@
 //! covers each call, and none of them does I/O.
 
 use super::bits::{clear_bits, set_bits};
-use super::zones::{Blocks, Group, Growth, ROOMY, UNKNOWN, WORTHWHILE, Want, Zones};
+use super::zone::{Blocks, Group, Growth, ROOMY, UNKNOWN, WORTHWHILE, Want};
+use super::zones::Zones;
 use crate::types::PART_BYTES;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;

@@ -69,7 +69,7 @@ impl Drop for SlotsPin {
         self.slots.free_extents();
         if self.slots.report().quarantined_bytes < kept_bytes {
             // The file may become shorter.
-            self.slots.note_change();
+            self.slots.checkpoints().note_change();
         }
     }
 }

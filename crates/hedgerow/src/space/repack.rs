@@ -7,7 +7,7 @@
 //! Not shared: the caller's lock covers each call, and none of them does I/O.
 
 use super::shrink::TailZone;
-use super::table::LoadGroup;
+use super::table_part::LoadGroup;
 use super::zones::Zones;
 
 /// A zone of which less than this part is free stays as it is.

@@ -8,8 +8,9 @@
 //! zones it needs. Not shared: the caller's lock covers each call, and none of them does I/O.
 
 use super::bits::{clear_bits, set_bits};
-use super::table::LoadGroup;
-use super::zones::{Blocks, CLASSES, Fill, UNKNOWN, Zones};
+use super::table_part::LoadGroup;
+use super::zone::{Blocks, CLASSES, Fill, UNKNOWN};
+use super::zones::Zones;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
 /// The last zone is written anew in parts if so large a part of it is free.
@@ -114,7 +115,7 @@ impl Zones {
         free.chunk_by(|a, b| a + 1 == *b).map(gap).collect()
     }
 
-    /// The zone that [`super::zones::Want::Fill`] named has blocks now, or could not get any.
+    /// The zone that [`super::zone::Want::Fill`] named has blocks now, or could not get any.
     pub fn filled(&mut self, zone: u32, done: bool) {
         if done {
             self.holes -= u32::from(self.is_hole(zone));

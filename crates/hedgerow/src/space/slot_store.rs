@@ -1,44 +1,36 @@
-//! The file's slots as the buffer pool uses them: allocate, write, record, read.
+//! The file's slots as the buffer pool uses them: write, record, read.
 //!
 //! Rank 2. A [`SlotStore`] joins the data structures of this module ([`Zones`], [`Deltas`], the map's
-//! root) with the file, and does for them what they ask for: it extends the file and reads parts with
-//! nothing locked. One mutex, which comes last in the latch order, guards all of them; no I/O is done
-//! under it. `Send + Sync`.
+//! root) with the file. One mutex, which comes last in the latch order, guards all of them; no I/O is done
+//! under it. Beside them it has parts with locks of their own, which do not know it: [`Checkpoints`], [`Staging`] and the like.
+//! What takes several steps stands in files above this one: getting slots ([`super::extend`]), making room ([`super::make_room`]),
+//! parts of the map ([`super::part_file`]), extents (`large/store.rs`). `Send + Sync`.
 //!
 //! Invariants: what is recorded for a page (its image's slot) is already written, though not synced; the
 //! delta of an epoch, the quarantine and the bitmaps change together.
 
+use super::checkpoints::Checkpoints;
+use super::file_sync::FileSync;
 use super::image::{self, PageForm};
-use super::{due::Due, file_sync::FileSync, large::ExtentIo, owed::Owed, room::Room};
+use super::image_counts::ImageCounts;
+use super::large::{Door, Loans, Staging};
+use super::owed::Owed;
+use super::room::Room;
 use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
-use crate::events::{Stall, WaitsFor};
 use crate::page::header;
 use crate::space::audit::SpaceReport;
 use crate::space::delta::{Deltas, TakenDelta};
 use crate::space::geometry::{Geometry, is_image_len};
-use crate::space::map::{MapRoot, MapView, PartIo};
-use crate::space::part::{self, PartBytes};
-use crate::space::table::LoadGroup;
-use crate::space::zones::{Growth, Zones};
+use crate::space::map::{MapRoot, MapView};
+use crate::space::part;
+use crate::space::table_part::LoadGroup;
+use crate::space::zones::Zones;
 use crate::storage::{AlignedBuffer, File, ReadRequest};
-use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
-use crate::wait::Waiting;
-use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
-use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
-use hedgerow_sync::primitive::figure::Figure;
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard};
+use crate::types::{Epoch, PART_BYTES, PageId, Slot};
+use hedgerow_sync::primitive::atomic::AtomicBool;
+use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard};
 use std::fmt;
-use std::time::Duration;
-
-/// How long a writer waits for room for deltas before it gives up, and how long before it looks again. Waits that were cut short
-/// count as whole.
-const LONGEST_DELTA_WAIT: Duration = Duration::from_secs(60);
-const DELTA_WAIT: Duration = Duration::from_millis(100);
-
-/// How long a writer waits for a checkpoint to end before it takes an older one's failure for the answer: nobody
-/// may be there to take one.
-const OLD_FAILURE_WAIT: Duration = Duration::from_secs(2);
 
 /// What the mutex guards.
 pub struct SpaceState {
@@ -69,7 +61,7 @@ impl SpaceState {
 /// See the head of the file.
 pub struct SlotStore {
     file: Arc<dyn File>,
-    pub(super) syncs: FileSync,
+    syncs: FileSync,
     page_bytes: usize,
     /// How the file is cut up; it never changes.
     geometry: Geometry,
@@ -78,32 +70,15 @@ pub struct SlotStore {
     /// Held by who makes the file longer, with nothing else.
     pub(super) extending: Mutex<()>,
     pub(super) room: Room,
-    pub(super) extents: ExtentIo,
-    full: AtomicBool,
-    /// Images recorded since the last checkpoint took those before.
-    images: Figure,
-    /// Of these, images of the epoch after that of the checkpoint under way.
-    later_images: Figure,
-    /// Those that the checkpoint under way has taken.
-    taken_images: Figure,
-    /// How many creations of keyspaces keep checkpoints out, so that nobody may wait for one.
-    unhindered: AtomicUsize,
-    /// How the last checkpoint ended, for those who wait for room that it was to make.
-    outcome: Mutex<Outcome>,
-    ended: Condvar,
-    pub(super) due: Due,
-    /// A checkpoint is under way, from its cut to its end.
-    pub(super) is_running: AtomicBool,
-    /// There is a thread that takes checkpoints.
-    pub(super) is_attended: AtomicBool,
-}
-
-/// How the last checkpoint ended.
-#[derive(Default)]
-struct Outcome {
-    /// How many have ended.
-    count: u64,
-    failure: Option<Error>,
+    pub(super) images: ImageCounts,
+    checkpoints: Checkpoints,
+    /// There may be records in a stored form. Set before the first is put, and never cleared.
+    pub(super) stored_forms: AtomicBool,
+    /// Whether keys in leaves may have labels.
+    pub(super) long_keys: AtomicBool,
+    pub(super) door: Arc<Door>,
+    pub(super) loans: Arc<Loans>,
+    staging: Arc<Staging>,
 }
 
 impl fmt::Debug for SlotStore {
@@ -120,26 +95,25 @@ impl SlotStore {
         form: PageForm,
         state: SpaceState,
     ) -> SlotStore {
+        let geometry = state.zones.geometry();
+        let (door, loans) = (Arc::new(Door::default()), Arc::new(Loans::default()));
+        let staging = Staging::new(file.clone(), geometry, door.clone(), loans.clone());
         SlotStore {
             file,
             syncs: FileSync::default(),
             page_bytes,
-            geometry: state.zones.geometry(),
+            geometry,
             form,
-            room: Room::new(&state.zones),
-            extents: ExtentIo::default(),
+            room: Room::new(&state.zones, page_bytes),
             state: Mutex::new(state),
             extending: Mutex::new(()),
-            full: AtomicBool::new(false),
-            images: Figure::new(0),
-            later_images: Figure::new(0),
-            taken_images: Figure::new(0),
-            unhindered: AtomicUsize::new(0),
-            outcome: Mutex::new(Outcome::default()),
-            ended: Condvar::new(),
-            due: Due::default(),
-            is_running: AtomicBool::new(false),
-            is_attended: AtomicBool::new(false),
+            images: ImageCounts::new(),
+            checkpoints: Checkpoints::default(),
+            stored_forms: AtomicBool::new(false),
+            long_keys: AtomicBool::new(false),
+            door,
+            loans,
+            staging: Arc::new(staging),
         }
     }
 
@@ -154,6 +128,41 @@ impl SlotStore {
         self.geometry
     }
 
+    /// Its checkpoints, for those who want one, and for the thread that takes them.
+    #[inline]
+    pub fn checkpoints(&self) -> &Checkpoints {
+        &self.checkpoints
+    }
+
+    /// Short large values on their way to the file.
+    pub fn staging(&self) -> &Arc<Staging> {
+        &self.staging
+    }
+
+    /// From now on there are threads: one that takes the checkpoints that are asked for, and one that writes what is staged.
+    pub fn attend(&self) {
+        self.checkpoints.attend();
+        self.staging.allow_thread(true);
+    }
+
+    /// The store closes: nobody takes checkpoints any more.
+    pub fn close(&self) {
+        self.staging.allow_thread(false);
+        self.checkpoints.close();
+    }
+
+    /// Makes what is written to the file durable, and what it takes to read it again.
+    ///
+    /// Errors: those of the sync, or of an earlier one that has failed: nothing more can be made durable then.
+    pub fn sync_data(&self) -> Result<()> {
+        self.syncs.run(|| self.file.sync_data())
+    }
+
+    /// The same, with all that is known of the file.
+    pub fn sync_all(&self) -> Result<()> {
+        self.syncs.run(|| self.file.sync_all())
+    }
+
     /// What the checkpoint under way is owed.
     pub fn owed(&self) -> Arc<Owed> {
         self.state.lock().owed.clone()
@@ -164,72 +173,20 @@ impl SlotStore {
         self.state.lock()
     }
 
-    /// Takes a slot for an image of each of these lengths: index and offset of each, in the order in which they are best
-    /// written. Extends the file, and reads bitmaps, as needed.
-    ///
-    /// Errors: as of [`Self::allocate`].
-    pub fn allocate_images(&self, lens_bytes: &[u32]) -> Result<Vec<(usize, u64)>> {
-        let mut places = Vec::with_capacity(lens_bytes.len());
-        let (mut growth, mut refusal) = (Growth::Allowed, None);
-        loop {
-            let want = self.state.lock().zones.allocate_images(lens_bytes, growth, &mut places);
-            match want {
-                Ok(()) => return Ok(places),
-                Err(want) => self.provide(want, &mut growth, &mut refusal)?,
-            }
-        }
-    }
-
-    /// Takes `count` slots of `len_bytes`; extends the file, and reads bitmaps, as needed.
-    ///
-    /// Errors: `DiskFull`; `Io`; `Corrupted` if a part of the zone table is damaged. Nothing is taken then.
-    pub fn allocate(&self, count: usize, len_bytes: u64) -> Result<Vec<u64>> {
-        let mut offsets = Vec::with_capacity(count);
-        let mut growth = Growth::Allowed;
-        let mut refusal = None;
-        let len = u32::try_from(len_bytes).expect("a slot is shorter than 4 GiB");
-        loop {
-            let want = self.state.lock().zones.allocate(len, count, growth, &mut offsets);
-            match want {
-                Ok(()) => return Ok(offsets),
-                Err(want) => self.provide(want, &mut growth, &mut refusal)?,
-            }
-        }
-    }
-
     /// Reads one group's bitmaps.
     pub fn load_group(&self, group: LoadGroup) -> Result<()> {
-        let mut bytes = part::new_bytes();
-        let read = PartFile::new(self)?.read(group.slot, &mut bytes);
+        let (mut buffer, mut bytes) = (AlignedBuffer::zeroed(PART_BYTES)?, part::new_bytes());
+        let read = self.file.read_at(group.slot.offset_bytes(), &mut buffer);
         let mut state = self.state.lock();
         match read {
-            Ok(()) => state.zones.load_group(group, &bytes),
+            Ok(()) => {
+                bytes.copy_from_slice(&buffer);
+                state.zones.load_group(group, &bytes)
+            }
             // A checkpoint has moved the part meanwhile, and the file was cut there.
             Err(_) if !state.zones.is_wanted(group) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    /// The durable words of one part of the page table; `None` if the map has no such part.
-    pub fn read_map_part(&self, index: usize) -> Result<Option<Box<[u64; PART_WORDS]>>> {
-        let leaf = u32::try_from(index).expect("parts are fewer than page ids");
-        let mut bytes = part::new_bytes();
-        loop {
-            let view = self.state.lock().map_view();
-            match view.leaf(leaf, &mut PartFile::new(self)?, &mut bytes) {
-                Ok(true) => break,
-                Ok(false) => return Ok(None),
-                // Nothing keeps a checkpoint from becoming durable meanwhile, and the slots of the map
-                // that this one walks down from being written again: what looks like damage may be that.
-                Err(_) if self.state.lock().checkpoint != view.checkpoint => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let mut words = Box::new([0; PART_WORDS]);
-        for (index, word) in words[PART_HEADER_WORDS..].iter_mut().enumerate() {
-            *word = part::word(&bytes, index);
-        }
-        Ok(Some(words))
     }
 
     /// Gives back a slot whose image nobody refers to.
@@ -255,10 +212,10 @@ impl SlotStore {
         }
         state.deltas.record(epoch, id, slot);
         if !state.owed.image_written(epoch) {
-            self.later_images.fetch_add(1, AcqRel);
+            self.images.record_later();
         }
         count();
-        self.images.fetch_add(1, AcqRel);
+        self.images.record();
         self.after_record(&state);
         Ok(())
     }
@@ -279,7 +236,7 @@ impl SlotStore {
             Some((old, old_epoch)) => state.zones.supersede(old, old_epoch, epoch)?,
         }
         state.deltas.record(epoch, id, slot);
-        self.images.fetch_add(1, AcqRel);
+        self.images.record();
         self.after_record(&state);
         Ok(())
     }
@@ -297,116 +254,28 @@ impl SlotStore {
 
     pub(super) fn after_record(&self, state: &SpaceState) {
         if state.deltas.is_full() {
-            self.full.store(true, Release);
+            self.checkpoints.set_delta_full(true);
         }
         if state.deltas.is_due() {
-            self.request_unless_running();
+            self.checkpoints.request_unless_running();
         }
-    }
-
-    /// Whether there is no room for more changes of the map before a checkpoint.
-    pub fn is_delta_full(&self) -> bool {
-        self.full.load(Acquire)
-    }
-
-    /// Waits until there is room for changes of the map. The caller holds nothing. A failure of the past
-    /// may have been put right (a full disk), so that only a checkpoint that ends from now on counts.
-    ///
-    /// Errors: why the checkpoint that was to make room failed; `Timeout` after a minute; those of `waiting`.
-    #[inline]
-    pub fn wait_for_delta_room(&self, waiting: &Waiting<'_>) -> Result<()> {
-        if self.full.load(Acquire) { self.wait_for_checkpoint(waiting) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn wait_for_checkpoint(&self, waiting: &Waiting<'_>) -> Result<()> {
-        let _stall = Stall::begin(WaitsFor::Checkpoint);
-        let before = self.outcome.lock().count;
-        let mut waited = Duration::ZERO;
-        while waited < LONGEST_DELTA_WAIT {
-            self.request_unless_running();
-            let mut outcome = self.outcome.lock();
-            if let Some(error) = &outcome.failure
-                && (outcome.count != before || waited >= OLD_FAILURE_WAIT)
-            {
-                return Err(error.duplicate());
-            }
-            if !self.full.load(Acquire) || self.unhindered.load(Acquire) > 0 {
-                return Ok(());
-            }
-            let most = waiting.nap_of(DELTA_WAIT)?;
-            self.ended.wait_for(&mut outcome, most);
-            waited += most;
-        }
-        Err(Error::new(
-            ErrorKind::Timeout,
-            "no checkpoint made room for changes within a minute; is checkpoint() ever called?",
-        ))
-    }
-
-    /// Waits for a checkpoint to end that may give slots or segments of the log back. False: none will.
-    ///
-    /// Errors: why it failed; those of `waiting`.
-    pub fn wait_for_next_checkpoint(&self, waiting: &Waiting<'_>) -> Result<bool> {
-        self.wait_for_checkpoint_within(LONGEST_DELTA_WAIT, waiting)
-    }
-
-    /// The same, and waits for so long at most.
-    pub fn wait_for_checkpoint_within(
-        &self,
-        longest: Duration,
-        waiting: &Waiting<'_>,
-    ) -> Result<bool> {
-        let before = self.outcome.lock().count;
-        let mut waited = Duration::ZERO;
-        while waited < longest {
-            if !self.is_attended.load(Acquire) || self.unhindered.load(Acquire) > 0 {
-                return Ok(false);
-            }
-            self.request_checkpoint();
-            let mut outcome = self.outcome.lock();
-            if outcome.count != before {
-                return outcome.failure.as_ref().map_or(Ok(true), |error| Err(error.duplicate()));
-            }
-            let most = waiting.nap_of(DELTA_WAIT)?;
-            self.ended.wait_for(&mut outcome, most);
-            waited += most;
-        }
-        Ok(false)
-    }
-
-    /// From now on somebody takes the checkpoints that are asked for.
-    pub fn attend(&self) {
-        self.is_attended.store(true, Release);
-    }
-
-    /// Lets writers pass while somebody keeps checkpoints from beginning; until the value is dropped.
-    pub fn suspend_waits(&self) -> Unhindered<'_> {
-        self.unhindered.fetch_add(1, AcqRel);
-        Unhindered(self)
-    }
-
-    /// A checkpoint is under way until the value is dropped.
-    pub fn checkpoint_begins(&self) -> Running<'_> {
-        self.is_running.store(true, Release);
-        Running(self)
     }
 
     /// Images recorded since the last checkpoint took those before.
     #[inline]
     pub fn images_since_checkpoint(&self) -> u64 {
-        self.images.load(Acquire)
+        self.images.since_checkpoint()
     }
 
     /// The same, and those that are in no durable checkpoint yet.
     pub fn images_not_durable(&self) -> u64 {
-        self.images_since_checkpoint() + self.taken_images.load(Acquire)
+        self.images.not_durable()
     }
 
     /// Images recorded since the last checkpoint began, or the one under way: those that the next one will take.
     #[inline]
     pub fn images_for_next(&self) -> u64 {
-        self.later_images.load(Acquire)
+        self.images.for_next()
     }
 
     /// From now on all pages that are dirty are owed to the checkpoint that has ended `epoch`. Nobody changes
@@ -414,35 +283,28 @@ impl SlotStore {
     pub fn owe(&self, epoch: Epoch, dirty: impl FnOnce() -> usize) {
         let state = self.state.lock();
         state.owed.begin(epoch, dirty());
-        self.later_images.store(0, Release);
+        self.images.cut();
     }
 
     /// Takes the changes of all epochs up to `epoch`.
     pub fn take_delta(&self, epoch: Epoch) -> TakenDelta {
         let mut state = self.state.lock();
-        let later = self.later_images.load(Acquire);
-        self.taken_images.store(self.images.swap(later, AcqRel).saturating_sub(later), Release);
-        state.zones.left_until_now();
+        self.images.take();
+        state.zones.extents.left_until_now();
         state.deltas.take(epoch)
     }
 
     /// Tells how a checkpoint ended to those who wait for it.
     pub fn checkpoint_ended(&self, outcome: Result<(), &Error>) {
-        let mut last = self.outcome.lock();
-        last.count += 1;
-        last.failure = outcome.err().map(Error::duplicate);
-        let taken = self.taken_images.swap(0, AcqRel);
-        if last.failure.is_some() {
-            self.images.fetch_add(taken, AcqRel);
-        }
-        if last.failure.is_none() {
-            // Under the lock that changes are recorded under: one that fills the delta again comes
-            // before this look at it, or sets the flag after it.
-            let state = self.state.lock();
-            self.full.store(state.deltas.is_full(), Release);
-        }
-        drop(last);
-        self.ended.notify_all();
+        self.checkpoints.ended(outcome, || {
+            self.images.ended(outcome.is_ok());
+            if outcome.is_ok() {
+                // Under the lock that changes are recorded under: one that fills the delta again comes
+                // before this look at it, or sets the flag after it.
+                let state = self.state.lock();
+                self.checkpoints.set_delta_full(state.deltas.is_full());
+            }
+        });
     }
 
     /// Whether a slot has the length of an image.
@@ -520,97 +382,15 @@ impl SlotStore {
     }
 }
 
-/// See [`SlotStore::checkpoint_begins`].
-#[must_use]
-pub struct Running<'s>(&'s SlotStore);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.is_running.store(false, Release);
-    }
-}
-
-/// See [`SlotStore::suspend_waits`].
-#[must_use]
-pub struct Unhindered<'s>(&'s SlotStore);
-
-impl Drop for Unhindered<'_> {
-    fn drop(&mut self) {
-        self.0.unhindered.fetch_sub(1, AcqRel);
-    }
-}
-
-/// Parts of the map and of the zone table, read from and written to the file: what walking and
-/// rewriting the map needs. Holds one aligned buffer; used by one thread.
-pub struct PartFile<'s> {
-    slots: &'s SlotStore,
-    buffer: AlignedBuffer,
-    /// A write has failed, and not for want of room.
-    pub has_failed_to_write: bool,
-}
-
-impl<'s> PartFile<'s> {
-    /// Over the file of `slots`.
-    pub fn new(slots: &'s SlotStore) -> Result<PartFile<'s>> {
-        let buffer = AlignedBuffer::zeroed(PART_BYTES)?;
-        Ok(PartFile { slots, buffer, has_failed_to_write: false })
-    }
-
-    /// Makes sure that the bitmaps around a slot are in memory.
-    fn load_around(&self, slot: Slot) -> Result<()> {
-        let wanted = self.slots.state.lock().zones.group_to_load(slot)?;
-        wanted.map_or(Ok(()), |group| self.slots.load_group(group))
-    }
-}
-
-impl PartIo for PartFile<'_> {
-    fn read(&mut self, slot: Slot, out: &mut PartBytes) -> Result<()> {
-        self.slots.file.read_at(slot.offset_bytes(), &mut self.buffer)?;
-        out.copy_from_slice(&self.buffer);
-        Ok(())
-    }
-
-    fn allocate(&mut self) -> Result<u64> {
-        let offsets = self.slots.allocate(1, PART_BYTES as u64)?;
-        Ok(offsets[0])
-    }
-
-    fn write(&mut self, offset_bytes: u64, part: &PartBytes) -> Result<()> {
-        self.buffer.copy_from_slice(part);
-        self.slots.file.write_at(offset_bytes, &self.buffer).inspect_err(|error| {
-            self.has_failed_to_write |= error.kind() != ErrorKind::DiskFull;
-        })
-    }
-
-    fn entered(&mut self, slot: Slot) -> Result<()> {
-        self.load_around(slot)?;
-        self.slots.state.lock().zones.refer(slot)
-    }
-
-    fn left(&mut self, slot: Slot) -> Result<()> {
-        self.load_around(slot)?;
-        self.slots.state.lock().zones.unrefer(slot)
-    }
-
-    fn part_entered(&mut self, slot: Slot) -> Result<()> {
-        self.load_around(slot)?;
-        self.slots.state.lock().zones.refer_part(slot)
-    }
-
-    fn part_left(&mut self, slot: Slot, born: Epoch) -> Result<()> {
-        self.load_around(slot)?;
-        self.slots.state.lock().zones.unrefer_part(slot, born)
-    }
-}
-
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::space::geometry::Geometry;
     use crate::storage::{DirectIo, Disk, OpenMode};
     use crate::testing::RamDisk;
+    use crate::wait::Waiting;
     use hedgerow_sync::primitive::thread;
     use std::path::Path;
+    use std::time::Duration;
 
     /// A store whose deltas are full: there is one change, and room for none.
     fn full() -> Arc<SlotStore> {
@@ -642,11 +422,11 @@ mod tests {
     fn wait_while(slots: &Arc<SlotStore>, checkpoint: fn(&SlotStore)) -> Result<()> {
         let other = slots.clone();
         let taken = thread::spawn_named("checkpoint", move || {
-            assert!(other.wait_until_wanted());
+            assert!(other.checkpoints().wait_until_wanted());
             checkpoint(&other);
         });
         // Asked for when the change was recorded, and again by whoever waits.
-        let waited = slots.wait_for_delta_room(&Waiting::Forever);
+        let waited = slots.checkpoints().wait_for_delta_room(&Waiting::Forever);
         taken.unwrap().join().unwrap();
         waited
     }
@@ -654,12 +434,12 @@ mod tests {
     #[test]
     fn a_writer_is_told_of_a_new_failure_and_not_of_one_that_was_put_right() {
         let slots = full();
-        assert!(slots.wait_until_wanted());
+        assert!(slots.checkpoints().wait_until_wanted());
         fails(&slots);
         let again = wait_while(&slots, fails).unwrap_err();
         assert_eq!(again.kind(), ErrorKind::DiskFull);
         wait_while(&slots, goes_well).unwrap();
-        slots.wait_for_delta_room(&Waiting::Forever).unwrap();
+        slots.checkpoints().wait_for_delta_room(&Waiting::Forever).unwrap();
     }
 
     #[test]
@@ -667,7 +447,7 @@ mod tests {
         let slots = full();
         fails(&slots);
         assert_eq!(
-            slots.wait_for_delta_room(&Waiting::Forever).unwrap_err().kind(),
+            slots.checkpoints().wait_for_delta_room(&Waiting::Forever).unwrap_err().kind(),
             ErrorKind::DiskFull
         );
     }
@@ -682,7 +462,9 @@ mod tests {
             let slots = slots.clone();
             thread::spawn_named(name, move || work(&slots)).unwrap()
         };
-        let writer = start("writer", |slots| slots.wait_for_delta_room(&Waiting::Forever).unwrap());
+        let writer = start("writer", |slots| {
+            slots.checkpoints().wait_for_delta_room(&Waiting::Forever).unwrap()
+        });
         let allocator = start("allocator", |slots| drop(slots.allocate(1, 4096).unwrap()));
         thread::sleep(Duration::from_millis(50));
         slots.file().set_len(crate::space::geometry::HEADER_REGION_BYTES).unwrap();

@@ -14,60 +14,12 @@
 //! Writing it is in [`super::table_checkpoint`]. Not shared: the caller's lock covers each call, and nothing
 //! here reads by itself but through the closure that `open` is given.
 
-use super::bits::set_bits;
 use super::geometry::{Geometry, PART_CONTENT_WORDS};
 use super::part::{self, MAX_LEVELS, PartBytes, PartKind, PartName};
-use super::zones::{Loaded, Zone, Zones};
+use super::table_part::{LoadGroup, TABLE_FANOUT, TablePart, TableRoot};
+use super::zones::Zones;
 use crate::error::{Error, Result};
 use crate::types::{Epoch, PART_BYTES, Slot};
-
-/// Children of an upper part.
-pub const TABLE_FANOUT: usize = PART_CONTENT_WORDS / 2;
-
-const _: () = assert!(TABLE_FANOUT == 254);
-
-/// Where the zone table of a checkpoint begins, as its superblock has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TableRoot {
-    /// Slot of the root part; none while the checkpoint refers to nothing.
-    pub slot: Slot,
-    /// The root part's whole checksum.
-    pub checksum: u64,
-    /// Levels, counting the leaves: none, or 2 to [`MAX_LEVELS`].
-    pub levels: u8,
-    /// Units up to the last one that the checkpoint needs, its own parts included. A shorter file
-    /// has lost data; a longer one has free units at its end.
-    pub units: u64,
-    /// Units that all bitmaps together have set.
-    pub used_units: u64,
-}
-
-impl TableRoot {
-    /// The table of a checkpoint that refers to nothing.
-    pub const EMPTY: TableRoot =
-        TableRoot { slot: Slot::NONE, checksum: 0, levels: 0, units: 0, used_units: 0 };
-}
-
-/// A group whose bitmaps are wanted: read 4 KiB at `slot`, hand them to [`Zones::load_group`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LoadGroup {
-    /// The group.
-    pub group: u32,
-    /// Where its part lies; never none.
-    pub slot: Slot,
-}
-
-/// A part of the table on disk, and the checkpoint that wrote it as far as that is known (epoch 0
-/// is the safe answer for one that was not read since opening).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct TablePart {
-    pub(super) slot: Slot,
-    pub(super) born: Epoch,
-}
-
-impl TablePart {
-    pub(super) const NONE: TablePart = TablePart { slot: Slot::NONE, born: Epoch(0) };
-}
 
 impl Zones {
     /// Opens the space of a store as its newest checkpoint `newest` left it. `read` fills a part
@@ -196,13 +148,6 @@ impl Zones {
         Ok(())
     }
 
-    /// Slots of all parts of the table that is complete.
-    pub fn table_slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        let leaves = self.groups.iter().map(|group| group.part.slot);
-        let upper = self.upper.iter().flatten().map(|part| part.slot);
-        leaves.chain(upper).filter(|slot| !slot.is_none())
-    }
-
     /// All groups that are not in memory: what a full verification reads first.
     pub fn groups_to_load(&mut self) -> Vec<LoadGroup> {
         let mut wanted = Vec::new();
@@ -221,18 +166,6 @@ impl Zones {
         let (zone, _) = self.geometry.split_unit(unit);
         let (group, _) = self.geometry.split_zone(zone);
         Ok(self.group_unless_loaded(group))
-    }
-
-    pub(super) fn group_unless_loaded(&mut self, group: u32) -> Option<LoadGroup> {
-        if self.groups[group as usize].loaded.is_some() {
-            return None;
-        }
-        let slot = self.groups[group as usize].part.slot;
-        if slot.is_none() {
-            self.install(group, None);
-            return None;
-        }
-        Some(LoadGroup { group, slot })
     }
 
     /// Whether the group's bitmaps still lie where they were to be read, and are not in memory.
@@ -288,47 +221,5 @@ impl Zones {
         let loaded = self.groups.get(group as usize)?.loaded.as_deref()?;
         let bit = index as usize * self.geometry.words_per_zone() * 64 + first as usize;
         Some(loaded.referenced[bit / 64] >> (bit % 64) & 1 == 1)
-    }
-
-    /// First unit of a group, and the first after it.
-    pub(super) fn group_units(&self, group: u32) -> (u64, u64) {
-        let per_group = u64::from(self.geometry.units_per_group());
-        (u64::from(group) * per_group, (u64::from(group) + 1) * per_group)
-    }
-
-    /// Puts a group's bitmaps together: what the checkpoint refers to, the table's own parts, and
-    /// what is in quarantine.
-    pub(super) fn install(&mut self, group: u32, bytes: Option<&PartBytes>) {
-        let geometry = self.geometry;
-        let words = geometry.words_per_zone();
-        let per_zone = geometry.units_per_zone();
-        let zone_slots = geometry.zones_per_group() as usize;
-        let referenced: Box<[u64]> =
-            (0..zone_slots * words).map(|i| bytes.map_or(0, |b| part::word(b, i))).collect();
-        let mut held = referenced.clone();
-        let (from, to) = self.group_units(group);
-        let mut hold = |unit: u64, units: u32| {
-            let (zone, first) = geometry.split_unit(unit);
-            let at = geometry.split_zone(zone).1 as usize * words;
-            set_bits(&mut held[at..at + words], first, units);
-        };
-        let parts = self.table_slots().filter_map(|slot| geometry.slot_units(slot, self.units));
-        for (unit, units) in parts.filter(|(unit, _)| (from..to).contains(unit)) {
-            hold(unit, units);
-        }
-        self.quarantine.for_each_in(from, to, hold);
-        let first = group * geometry.zones_per_group();
-        let zones: Box<[_]> = held
-            .chunks_exact(words)
-            .map(|bits| {
-                let taken: u32 = bits.iter().map(|word| word.count_ones()).sum();
-                Zone::of(per_zone - taken)
-            })
-            .collect();
-        self.groups[group as usize].loaded = Some(Box::new(Loaded { held, referenced, zones }));
-        self.bound_last();
-        for zone in first..first + self.zones_in_group(group) {
-            self.reclass(zone);
-        }
     }
 }

@@ -12,48 +12,13 @@
 
 use super::bits::{clear_bits, set_bits};
 use super::part::{self, PartBytes, PartKind, PartName};
-use super::table::{LoadGroup, TABLE_FANOUT, TablePart, TableRoot};
-use super::zones::{Group, Zones};
+use super::staged::{Plan, Staged};
+use super::table_part::{LoadGroup, TABLE_FANOUT, TablePart, TableRoot};
+use super::zone::Group;
+use super::zones::Zones;
 use crate::error::{Error, Result};
 use crate::types::{Epoch, PART_BYTES, Slot};
 use std::collections::BTreeMap;
-
-/// A checkpoint under way.
-#[derive(Debug)]
-pub(super) struct Staged {
-    epoch: Epoch,
-    /// Copies of the `referenced` bitmaps of the groups that changed.
-    groups: BTreeMap<u32, Box<[u64]>>,
-    /// Slots of parts that this checkpoint wrote: given back if it fails.
-    entered: Vec<Slot>,
-    /// Parts that it supersedes: quarantined if it succeeds.
-    left: Vec<TablePart>,
-    plan: Option<Plan>,
-}
-
-/// The table as it will be.
-#[derive(Debug)]
-struct Plan {
-    /// Parts to write, leaves first, with the offsets that they go to.
-    parts: Vec<(u8, u32, u64)>,
-    written: usize,
-    leaves: BTreeMap<u32, (TablePart, u32, u32)>,
-    upper: Vec<Vec<TablePart>>,
-    root: TableRoot,
-}
-
-impl Staged {
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.groups.len() * (PART_BYTES + 32)
-            + self.entered.capacity() * size_of::<Slot>()
-            + self.left.capacity() * size_of::<TablePart>()
-            + self.plan.as_ref().map_or(0, |plan| {
-                plan.parts.capacity() * size_of::<(u8, u32, u64)>()
-                    + plan.leaves.len() * 64
-                    + plan.upper.iter().map(|level| level.len() * 16).sum::<usize>()
-            })
-    }
-}
 
 impl Zones {
     /// Begins to record what checkpoint `epoch` refers to. One at a time.
@@ -419,39 +384,4 @@ fn summarise(bits: &[u64], words_per_zone: usize) -> (u32, u32) {
     let zones =
         bits.iter().rposition(|&word| word != 0).map_or(0, |last| last / words_per_zone + 1);
     (units, zones as u32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_is_that_of_copies_of_parts_and_of_the_plan() {
-        let mut staged = Staged {
-            epoch: Epoch(1),
-            groups: BTreeMap::new(),
-            entered: Vec::new(),
-            left: Vec::new(),
-            plan: None,
-        };
-        assert_eq!(staged.memory_bytes(), 0);
-        staged.groups.insert(0, Box::default());
-        staged.groups.insert(7, Box::default());
-        let copies = 2 * (PART_BYTES + 32);
-        assert_eq!(staged.memory_bytes(), copies);
-        staged.entered = Vec::with_capacity(5);
-        staged.left = Vec::with_capacity(9);
-        let lists = staged.entered.capacity() * 8 + staged.left.capacity() * 16;
-        assert_eq!(staged.memory_bytes(), copies + lists);
-        let parts = Vec::with_capacity(3);
-        let planned = parts.capacity() * 16 + 2 * 64 + (4 + 1) * 16;
-        staged.plan = Some(Plan {
-            parts,
-            written: 0,
-            leaves: BTreeMap::from([0, 7].map(|index| (index, (TablePart::NONE, 1, 1)))),
-            upper: vec![vec![TablePart::NONE; 4], vec![TablePart::NONE]],
-            root: TableRoot::EMPTY,
-        });
-        assert_eq!(staged.memory_bytes(), copies + lists + planned);
-    }
 }

@@ -25,11 +25,15 @@
 
 use super::bits::{clear_before, clear_bits, clear_up_to, free_run, longest_run, set_bits};
 use super::geometry::Geometry;
-use super::image_slots::Runs;
 use super::large::ExtentSpace;
+use super::part::{self, PartBytes};
 use super::quarantine::Quarantine;
-use super::table::{LoadGroup, TablePart};
-use super::table_checkpoint::Staged;
+use super::runs::Runs;
+use super::staged::Staged;
+use super::table_part::{LoadGroup, TablePart};
+use super::zone::{
+    Blocks, CLASSES, Group, Growth, Head, Loaded, NO_CLASS, ROOMY, UNKNOWN, WORTHWHILE, Want, Zone,
+};
 use crate::error::{Error, Result};
 use crate::types::{Epoch, Slot};
 use hedgerow_sync::primitive::Arc;
@@ -37,143 +41,9 @@ use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use hedgerow_sync::primitive::figure::Figure;
 use std::collections::BTreeSet;
 
-/// Classes of zones by free share, in sixteenths; class 16 is empty.
-pub(super) const CLASSES: usize = 17;
-/// Class of a zone that cannot be chosen: full, current, out, or beyond the file.
-const NO_CLASS: u8 = u8::MAX;
-/// From this class on, a zone is worth writing to sequentially: a quarter is free.
-pub(super) const ROOMY: usize = 4;
-/// From this class on, a zone is worth filling before the file grows.
-pub(super) const WORTHWHILE: usize = 1;
-/// The longest run of a zone is not known: it was not counted since the last change.
-pub(super) const UNKNOWN: u32 = u32::MAX;
 const STREAMS: usize = 3;
 /// The stream of extents of up to a zone; of the others pages have the first.
 pub(super) const EXTENT_STREAM: usize = 2;
-
-/// What the caller must do, with nothing locked, before the same call can succeed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Want {
-    /// Make the file this long (room reserved), then call [`Zones::grown`], or
-    /// [`Zones::growth_failed`] and ask again with [`Growth::Least`], and then with [`Growth::Refused`].
-    Grow {
-        /// Units that the file has then, if the disk has plenty of room.
-        units: u64,
-        /// Units that it must have.
-        least_units: u64,
-    },
-    /// Reserve room on the disk for this zone, then call [`Zones::filled`]; ask again with
-    /// [`Growth::Least`] if that was refused.
-    Fill(Fill),
-    /// Read this part of the zone table and hand it to [`Zones::load_group`].
-    Load(LoadGroup),
-    /// A truncation is under way: ask again after [`Zones::end_truncate`].
-    Truncating,
-    /// There is no room: the file cannot grow and has no gap that is long enough.
-    Full,
-}
-
-/// A zone that is to get blocks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fill {
-    /// The zone.
-    pub zone: u32,
-    /// Its first byte in the file.
-    pub offset_bytes: u64,
-    /// Its length.
-    pub len_bytes: u64,
-    /// It has no blocks for certain.
-    pub is_hole: bool,
-    /// Nothing in it is held.
-    pub is_free: bool,
-}
-
-/// Whether an allocation may ask for a longer file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Growth {
-    /// It may, and by a step; and holes may be filled.
-    Allowed,
-    /// The disk had no room for that: any gap that has blocks is taken first, and the file grows by what is
-    /// needed and no more.
-    Least,
-    /// Nor for that: take any gap that has blocks.
-    Refused,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Zone {
-    pub(super) free: u32,
-    /// No free run is longer; or [`UNKNOWN`].
-    pub(super) longest: u32,
-    pub(super) class: u8,
-    /// Taken out of the allocator while a system call works on it.
-    pub(super) out: bool,
-    pub(super) blocks: Blocks,
-    /// It is in [`Zones::unsure`].
-    is_unsure: bool,
-    /// What its runs are good for, whatever its blocks are.
-    pub(super) runs: Runs,
-    /// Slots of a page that it has room for, if it is solid and may be written.
-    pub(super) room: u32,
-}
-
-impl Zone {
-    /// One that was just loaded, with so many free units.
-    pub(super) fn of(free: u32) -> Zone {
-        Zone {
-            free,
-            longest: UNKNOWN,
-            class: NO_CLASS,
-            out: false,
-            blocks: Blocks::Unknown,
-            is_unsure: false,
-            runs: Runs::default(),
-            room: 0,
-        }
-    }
-}
-
-/// What is known of a zone's blocks on the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Blocks {
-    /// All of it has some.
-    Solid,
-    /// It was punched since opening.
-    Hole,
-    /// Its group was loaded, and nobody has asked since. An earlier session may have punched it, a crash may have left the
-    /// file's length without blocks, and a copy of the file may have holes where nothing was written.
-    Unknown,
-}
-
-/// The bitmaps of a group, as long as those of its zones that lie in the file.
-#[derive(Debug)]
-pub(super) struct Loaded {
-    pub(super) held: Box<[u64]>,
-    pub(super) referenced: Box<[u64]>,
-    pub(super) zones: Box<[Zone]>,
-}
-
-/// A group of zones; see [`super::table`] for what stands on disk.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) part: TablePart,
-    /// Units that the newest complete checkpoint refers to.
-    pub(super) referenced_units: u32,
-    /// Zones of the group up to the last one that it refers to.
-    pub(super) referenced_zones: u32,
-    pub(super) loaded: Option<Box<Loaded>>,
-}
-
-impl Group {
-    pub(super) const EMPTY: Group =
-        Group { part: TablePart::NONE, referenced_units: 0, referenced_zones: 0, loaded: None };
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
-    pub(super) zone: u32,
-    pub(super) unit: u32,
-}
 
 /// See the file's header.
 #[derive(Debug)]
@@ -338,8 +208,9 @@ impl Zones {
         let per_zone = self.geometry.units_per_zone();
         let words = self.held(zone);
         let (start, stop) = (clear_before(words, unit), clear_up_to(words, per_zone, unit + units));
-        let whole = self.run_of(stop - start);
-        let (before, behind) = (self.run_of(unit - start), self.run_of(stop - unit - units));
+        let run_of = |units| Runs::of(self.geometry, units);
+        let whole = run_of(stop - start);
+        let (before, behind) = (run_of(unit - start), run_of(stop - unit - units));
         let (words, info) = self.held_mut(zone);
         let set = set_bits(words, unit, units);
         assert_eq!(set, units, "only free units are handed out");
@@ -444,6 +315,55 @@ impl Zones {
         Ok(())
     }
 
+    /// What has to be read before the bitmaps of a group are in memory, if anything.
+    pub(super) fn group_unless_loaded(&mut self, group: u32) -> Option<LoadGroup> {
+        if self.groups[group as usize].loaded.is_some() {
+            return None;
+        }
+        let slot = self.groups[group as usize].part.slot;
+        if slot.is_none() {
+            self.install(group, None);
+            return None;
+        }
+        Some(LoadGroup { group, slot })
+    }
+
+    /// Puts a group's bitmaps together: what the checkpoint refers to, the table's own parts, and
+    /// what is in quarantine.
+    pub(super) fn install(&mut self, group: u32, bytes: Option<&PartBytes>) {
+        let geometry = self.geometry;
+        let words = geometry.words_per_zone();
+        let per_zone = geometry.units_per_zone();
+        let zone_slots = geometry.zones_per_group() as usize;
+        let referenced: Box<[u64]> =
+            (0..zone_slots * words).map(|i| bytes.map_or(0, |b| part::word(b, i))).collect();
+        let mut held = referenced.clone();
+        let (from, to) = self.group_units(group);
+        let mut hold = |unit: u64, units: u32| {
+            let (zone, first) = geometry.split_unit(unit);
+            let at = geometry.split_zone(zone).1 as usize * words;
+            set_bits(&mut held[at..at + words], first, units);
+        };
+        let parts = self.table_slots().filter_map(|slot| geometry.slot_units(slot, self.units));
+        for (unit, units) in parts.filter(|(unit, _)| (from..to).contains(unit)) {
+            hold(unit, units);
+        }
+        self.quarantine.for_each_in(from, to, hold);
+        let first = group * geometry.zones_per_group();
+        let zones: Box<[_]> = held
+            .chunks_exact(words)
+            .map(|bits| {
+                let taken: u32 = bits.iter().map(|word| word.count_ones()).sum();
+                Zone::of(per_zone - taken)
+            })
+            .collect();
+        self.groups[group as usize].loaded = Some(Box::new(Loaded { held, referenced, zones }));
+        self.bound_last();
+        for zone in first..first + self.zones_in_group(group) {
+            self.reclass(zone);
+        }
+    }
+
     fn longest_run(&mut self, zone: u32) -> u32 {
         let per_zone = self.geometry.units_per_zone();
         let (words, info) = self.held_mut(zone);
@@ -473,6 +393,19 @@ impl Zones {
     /// Units that are not free: at least as many as there are images.
     pub(super) fn held_units(&self) -> u64 {
         self.held_units
+    }
+
+    /// First unit of a group, and the first after it.
+    pub(super) fn group_units(&self, group: u32) -> (u64, u64) {
+        let per_group = u64::from(self.geometry.units_per_group());
+        (u64::from(group) * per_group, (u64::from(group) + 1) * per_group)
+    }
+
+    /// Slots of all parts of the table that is complete.
+    pub fn table_slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        let leaves = self.groups.iter().map(|group| group.part.slot);
+        let upper = self.upper.iter().flatten().map(|part| part.slot);
+        leaves.chain(upper).filter(|slot| !slot.is_none())
     }
 
     /// Zones of a group that lie in the file.
@@ -561,6 +494,19 @@ impl Zones {
         }
     }
 
+    /// The runs of a zone in which so many units were freed just now, all of which were held.
+    fn joined(&self, zone: u32, unit: u32, units: u32) -> Runs {
+        let run_of = |units| Runs::of(self.geometry, units);
+        let per_zone = self.geometry.units_per_zone();
+        let words = self.held(zone);
+        let (start, stop) = (clear_before(words, unit), clear_up_to(words, per_zone, unit + units));
+        let mut runs = self.zone(zone).map_or(Runs::default(), |info| info.runs);
+        runs.remove(run_of(unit - start));
+        runs.remove(run_of(stop - unit - units));
+        runs.add(run_of(stop - start));
+        runs
+    }
+
     /// A zone's bitmap. Its group is loaded.
     pub(super) fn held(&self, zone: u32) -> &[u64] {
         let (group, index) = self.geometry.split_zone(zone);
@@ -591,7 +537,7 @@ impl Zones {
     /// its bits, its blocks or its use.
     pub(super) fn reclass(&mut self, zone: u32) {
         if zone < self.count {
-            let runs = self.count_runs(self.held(zone));
+            let runs = Runs::of_bits(self.geometry, self.held(zone));
             self.held_mut(zone).1.runs = runs;
         }
         self.file_zone(zone);

@@ -287,7 +287,7 @@ impl Catalogue {
     ) -> Result<PoolTree> {
         // The record of the log as well: it lies behind the checkpoint exactly if the id does.
         let _creating = self.creating.lock();
-        let _unhindered = self.pool.slots().map(|slots| slots.suspend_waits());
+        let _unhindered = self.pool.slots().map(|slots| slots.checkpoints().suspend_waits());
         let id = id.map_or(self.next_tree.load(Acquire), |id| id.0);
         let next = id.checked_add(1).ok_or_else(|| {
             Error::new(ErrorKind::TooManyKeyspaces, "all ids of keyspaces have been used")

@@ -25,7 +25,8 @@ use crate::events::{self, Started};
 use crate::space::delta::TakenDelta;
 use crate::space::map::{self, Change, MapRoot, PartIo};
 use crate::space::part;
-use crate::space::slot_store::{PartFile, SlotStore};
+use crate::space::part_file::PartFile;
+use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{Epoch, Lsn, PART_BYTES, PageId, TreeId};
 
@@ -170,7 +171,7 @@ impl Shared {
         }
         // Before anything has happened: whoever has no memory for it may try again.
         let block = superblock_memory()?;
-        let _running = slots.checkpoint_begins();
+        let _running = slots.checkpoints().begin();
         let cut = self.cut(slots);
         self.pool.settle_owed(slots)?;
         let delta = slots.take_delta(cut.epoch);
@@ -182,7 +183,7 @@ impl Shared {
             waited.map_err(|error| self.pool.check_poison().err().unwrap_or(error))?;
             self.pool.check_poison()?;
             // What its leaves refer to was staged before its cut.
-            slots.write_staged().inspect_err(|error| {
+            slots.staging().write_all().inspect_err(|error| {
                 if error.kind() != ErrorKind::DiskFull {
                     self.pool.set_poisoned(error);
                 }

@@ -43,7 +43,7 @@ impl CheckpointDue {
             || fresh > self.target.mul_f64(CHECKPOINT_AT)
             || part_of_bound(growth.fresh_bytes) > CHECKPOINT_AT
         {
-            slots.request_unless_running();
+            slots.checkpoints().request_unless_running();
         }
         let now = pages.replay(growth.kept_bytes, dirty + slots.images_not_durable());
         let part = now.as_secs_f64() / self.target.as_secs_f64().max(LEAST_TARGET_SECONDS);
@@ -57,7 +57,7 @@ impl CheckpointDue {
         // A batch may keep log that the last checkpoint has, or have kept it: then another one helps, now and then tried.
         if growth.kept_bytes >= self.asked_bytes.load(Relaxed) {
             self.asked_bytes.store(growth.kept_bytes + ASK_AGAIN_BYTES, Relaxed);
-            slots.request_unless_running();
+            slots.checkpoints().request_unless_running();
         }
         pace(pressure)
     }
@@ -117,7 +117,7 @@ mod tests {
         let waiting = {
             let slots = slots.clone();
             let wait = move || {
-                while slots.wait_until_wanted() {
+                while slots.checkpoints().wait_until_wanted() {
                     asks.send(()).unwrap();
                 }
             };

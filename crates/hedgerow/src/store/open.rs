@@ -22,12 +22,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, Started};
 use crate::node;
 use crate::page::Frames;
+use crate::space::TableRoot;
 use crate::space::geometry::Geometry;
 use crate::space::image::PageForm;
 use crate::space::map::MapRoot;
 use crate::space::part::{self, PartBytes};
 use crate::space::slot_store::{SlotStore, SpaceState};
-use crate::space::table::TableRoot;
 use crate::space::{PageIds, Zones};
 use crate::storage::{AlignedBuffer, Disk, File, OpenMode, parent_directory};
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
@@ -243,7 +243,7 @@ impl Store {
             *self.replayed.lock() = replayed;
             events::recovered(path, replayed.records, replayed.log_bytes, started);
             // What the session that was cut short has needed beside its records goes back.
-            slots.note_change();
+            slots.checkpoints().note_change();
         }
         if options.log && !shared.read_only {
             let begun = LogFile::begin(options, disk, path, shared, replayed_log)?;

@@ -7,7 +7,7 @@
 
 use super::Shared;
 use crate::error::Result;
-use crate::space::due::Work;
+use crate::space::checkpoints::Work;
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn};
 use hedgerow_sync::primitive::atomic::Ordering::Acquire;
@@ -36,7 +36,7 @@ impl Shared {
         // As it was at the last look. `None`: the store is settled. One that was just opened has room for writers who may not come.
         let mut seen = Some(self.activity(slots));
         loop {
-            match slots.wait_for_work(seen.map(|_| settle_after)) {
+            match slots.checkpoints().wait_for_work(seen.map(|_| settle_after)) {
                 Work::Close => return,
                 Work::Checkpoint => {
                     // The outcome went to those who wait for it, and poisoned the pool if it had to.
@@ -67,7 +67,7 @@ impl Shared {
     fn settle_idle(&self, slots: &SlotStore) -> Option<Activity> {
         let settled = self.try_settle_idle();
         // What was moved is no change; whatever is dirty after this was changed by somebody else.
-        slots.forget_changes();
+        slots.checkpoints().forget_changes();
         let now = self.activity(slots);
         match settled {
             Ok(true) if now.dirty_pages == 0 => None,

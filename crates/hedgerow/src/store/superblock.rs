@@ -20,10 +20,10 @@
 
 use crate::checksum::{PartKind, part_checksum};
 use crate::error::{Error, ErrorKind, Result};
+use crate::space::TableRoot;
 use crate::space::geometry::{Geometry, HEADER_REGION_BYTES};
 use crate::space::map::{MAX_MAP_LEVELS, MapRoot};
 use crate::space::part::{MAX_LEVELS, is_part_slot};
-use crate::space::table::TableRoot;
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 
 /// The largest number of a checkpoint: frames keep 32 bits of it, and epochs go on behind it. A store that has come to it

@@ -7,10 +7,10 @@
 //!
 //! Thread-safety: the table belongs to a session. Heat is advice; two threads may overwrite each other's.
 
-use super::session::Session;
 use super::{Eunomia, Way};
 use crate::htm::{Htm, Site, Tx};
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+use hedgerow_sync::primitive::random::SplitMix64;
 
 /// Heat after a conflict.
 const HOT: u32 = 16;
@@ -28,18 +28,21 @@ struct Place {
     at: u64,
 }
 
-/// Aborts of a thread, by leaf.
+/// Operations of a thread, and aborts of late, by leaf.
 #[derive(Clone, Debug)]
-pub(crate) struct Table([Place; PLACES]);
+pub(crate) struct Table {
+    places: [Place; PLACES],
+    operations: u64,
+}
 
 impl Table {
     pub(crate) fn new() -> Table {
-        Table([Place { leaf: super::NONE, aborts: 0, at: 0 }; PLACES])
+        Table { places: [Place { leaf: super::NONE, aborts: 0, at: 0 }; PLACES], operations: 0 }
     }
 
     /// Notes aborts in a leaf. Whether there were many of late.
     fn note(&mut self, leaf: u32, aborts: u32, now: u64) -> bool {
-        let place = &mut self.0[leaf.wrapping_mul(0x9e37_79b1) as usize >> 8 & (PLACES - 1)];
+        let place = &mut self.places[leaf.wrapping_mul(0x9e37_79b1) as usize >> 8 & (PLACES - 1)];
         if place.leaf != leaf {
             *place = Place { leaf, aborts: 0, at: now };
         }
@@ -54,18 +57,24 @@ impl Table {
     }
 }
 
-impl<H: Htm> Session<'_, H> {
-    /// An operation on a leaf is done: it waited for the key's lock or not, and its lower region aborted so often. Called under
-    /// that lock, if there is one.
+impl<H: Htm> Eunomia<H> {
+    /// An operation of a thread, whose table and generator these are, is done on a leaf: it waited for the key's lock or not, and its
+    /// lower region aborted so often. Called under that lock, if there is one.
     #[inline]
-    pub(crate) fn note(&mut self, way: Way, waited: bool, aborts: u32) {
-        if !self.tree.steps.adaptive {
+    pub(super) fn note(
+        &self,
+        (table, random): (&mut Table, &mut SplitMix64),
+        way: Way,
+        waited: bool,
+        aborts: u32,
+    ) {
+        if !self.steps.adaptive {
             return;
         }
-        self.operations += 1;
-        let Some(ccm) = self.tree.hot_ccm(way.usage) else {
-            if aborts > 0 && self.table.note(way.leaf, aborts, self.operations) {
-                self.tree.heat_up(way);
+        table.operations += 1;
+        let Some(ccm) = self.hot_ccm(way.usage) else {
+            if aborts > 0 && table.note(way.leaf, aborts, table.operations) {
+                self.heat_up(way);
             }
             return;
         };
@@ -74,20 +83,18 @@ impl<H: Htm> Session<'_, H> {
             if heat < HOT / 2 {
                 ccm.heat.set(HOT);
             }
-        } else if self.random.below(2) == 0 {
+        } else if random.below(2) == 0 {
             if heat > 1 {
                 ccm.heat.set(heat - 1);
             } else {
                 // Whoever comes first: another change of the word has made this one needless.
-                let head = &self.tree.leaves.node(way.leaf).head;
+                let head = &self.leaves.node(way.leaf).head;
                 let new = way.usage.turned();
                 let _was_changed = head.ccm.compare_exchange(way.usage.0, new.0, Relaxed, Relaxed);
             }
         }
     }
-}
 
-impl<H: Htm> Eunomia<H> {
     /// Has a leaf use a CCM from now on, if it has not changed since. Without memory for one nothing happens: the CCM is advice.
     #[cold]
     fn heat_up(&self, way: Way) {

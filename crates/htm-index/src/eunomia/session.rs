@@ -35,7 +35,6 @@ pub struct Session<'t, H> {
     pub(super) tree: &'t Eunomia<H>,
     pub(super) random: SplitMix64,
     pub(super) table: Table,
-    pub(super) operations: u64,
     last_segment: usize,
     removes: u32,
 }
@@ -127,7 +126,6 @@ impl<'t, H: Htm> Session<'t, H> {
             // Threads differ; the same thread does the same each time, so that a simulated run can be repeated.
             random: SplitMix64::new(hedgerow_sync::primitive::thread::id() as u64 + 1),
             table: Table::new(),
-            operations: 0,
             last_segment: 0,
             removes: 0,
         }
@@ -153,7 +151,7 @@ impl<'t, H: Htm> Session<'t, H> {
             Ok((way, done))
         });
         let Some(done) = done else { return Entry::Way(way) };
-        self.note(way, false, outcome.aborts);
+        self.tree.note((&mut self.table, &mut self.random), way, false, outcome.aborts);
         Entry::Done(done)
     }
 
@@ -219,7 +217,7 @@ impl<'t, H: Htm> Session<'t, H> {
         let waited = lock.as_ref().is_some_and(|lock| lock.waited);
         if let Some(ccm) = ccm {
             if self.is_unmarked(ccm, way, key)? {
-                self.note(way, waited, 0);
+                self.tree.note((&mut self.table, &mut self.random), way, waited, 0);
                 return Some(None);
             }
             if is_split_meanwhile(leaf, way) {
@@ -235,7 +233,7 @@ impl<'t, H: Htm> Session<'t, H> {
                 None => Ok(Some(None)),
             }
         });
-        self.note(way, waited, outcome.aborts);
+        self.tree.note((&mut self.table, &mut self.random), way, waited, outcome.aborts);
         drop(lock);
         found
     }
@@ -284,7 +282,7 @@ impl<'t, H: Htm> Session<'t, H> {
                 continue;
             }
             let (put, aborts) = self.store_in_leaf(way, record, is_new);
-            self.note(way, waited, aborts);
+            self.tree.note((&mut self.table, &mut self.random), way, waited, aborts);
             match put {
                 Lower::Done(before) => return Ok(before),
                 Lower::Stale => continue,
@@ -407,7 +405,7 @@ impl<'t, H: Htm> Session<'t, H> {
                 }
                 tree.remove_in(tx, way.leaf, way.usage, key).map(Lower::Done)
             });
-            self.note(way, waited, outcome.aborts);
+            self.tree.note((&mut self.table, &mut self.random), way, waited, outcome.aborts);
             drop(lock);
             if let Lower::Done(removed) = removed {
                 return self.removed(key, removed);

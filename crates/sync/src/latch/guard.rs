@@ -1,9 +1,10 @@
-//! What holds a latch: a guard for each mode, with one `Drop` each.
+//! The ways to take a latch, and what holds it: a guard for each mode, with one `Drop` each. How it is taken is in [`super::hybrid`].
 //!
 //! Invariant: a guard exists exactly while its thread of control holds the latch in that mode.
 //! Guards may move between threads; the latch does not know who holds it.
 
 use super::hybrid::{HybridLatch, Version};
+use crate::parking::Wish;
 use std::mem::ManuallyDrop;
 
 /// A latch held exclusively. Dropping it releases the latch with a new version and wakes a waiting thread.
@@ -14,11 +15,6 @@ pub struct ExclusiveGuard<'a> {
 }
 
 impl<'a> ExclusiveGuard<'a> {
-    #[inline]
-    pub(super) fn new(latch: &'a HybridLatch) -> Self {
-        ExclusiveGuard { latch }
-    }
-
     /// The latch that is held.
     #[inline]
     #[must_use]
@@ -52,7 +48,7 @@ impl<'a> ExclusiveGuard<'a> {
     pub fn downgrade(self) -> SharedGuard<'a> {
         let latch = ManuallyDrop::new(self).latch;
         latch.downgrade();
-        SharedGuard::new(latch)
+        SharedGuard { latch }
     }
 }
 
@@ -69,19 +65,6 @@ impl Drop for ExclusiveGuard<'_> {
 #[derive(Debug)]
 pub struct LeftHeld(usize);
 
-impl HybridLatch {
-    /// The guard that was [left](ExclusiveGuard::leave_held).
-    ///
-    /// # Panics
-    /// If it was another latch's.
-    #[must_use = "the latch is released when the guard is dropped"]
-    pub fn resume(&self, held: LeftHeld) -> ExclusiveGuard<'_> {
-        let is_this = held.0 == std::ptr::from_ref(self) as usize;
-        assert!(is_this && self.is_exclusive(), "a latch is resumed that was left held");
-        ExclusiveGuard::new(self)
-    }
-}
-
 /// A latch held with other readers. Dropping it releases the latch. The last holder wakes a waiting thread.
 #[must_use = "the latch is released when the guard is dropped"]
 #[derive(Debug)]
@@ -90,11 +73,6 @@ pub struct SharedGuard<'a> {
 }
 
 impl<'a> SharedGuard<'a> {
-    #[inline]
-    pub(super) fn new(latch: &'a HybridLatch) -> Self {
-        SharedGuard { latch }
-    }
-
     /// The latch that is held.
     #[inline]
     #[must_use]
@@ -114,5 +92,99 @@ impl Drop for SharedGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.latch.release_shared();
+    }
+}
+
+impl HybridLatch {
+    /// Takes the latch exclusively if its version is still `version` and no thread shares it. One compare-and-swap; never
+    /// waits. On success everything read since `version` is valid.
+    #[inline]
+    pub fn try_upgrade(&self, version: Version) -> Option<ExclusiveGuard<'_>> {
+        self.upgrade(version).then(|| self.entered_exclusively())
+    }
+
+    /// Takes the latch shared without waiting. `None` while a writer holds it, while readers hold it and other threads sleep (one may
+    /// be a writer, which must get its turn), or if there are 8,191 readers.
+    #[inline]
+    pub fn try_shared(&self) -> Option<SharedGuard<'_>> {
+        self.share().then(|| SharedGuard { latch: self })
+    }
+
+    /// Takes the latch exclusively without waiting; `None` while any thread holds it.
+    #[inline]
+    pub fn try_exclusive(&self) -> Option<ExclusiveGuard<'_>> {
+        self.exclude().then(|| self.entered_exclusively())
+    }
+
+    /// Takes the latch shared. Spins for a short time, then sleeps, without a bound. Not reentrant.
+    #[inline]
+    pub fn shared(&self) -> SharedGuard<'_> {
+        match self.try_shared() {
+            Some(guard) => guard,
+            None => {
+                let taken = self.wait(Wish::Shared, None);
+                debug_assert!(taken);
+                SharedGuard { latch: self }
+            }
+        }
+    }
+
+    /// Takes the latch exclusively. Spins for a short time, then sleeps, without a bound. Not reentrant.
+    #[inline]
+    pub fn exclusive(&self) -> ExclusiveGuard<'_> {
+        match self.try_exclusive() {
+            Some(guard) => guard,
+            None => {
+                let taken = self.wait(Wish::Exclusive, None);
+                debug_assert!(taken);
+                self.entered_exclusively()
+            }
+        }
+    }
+
+    /// Takes the latch shared, and waits as long as `keep_waiting` returns true. It is called before each sleep, so at least every
+    /// 10 ms, with nothing of this latch held. Its first `false` ends the wait: the result is `None`.
+    #[inline]
+    pub fn shared_while(&self, keep_waiting: &mut dyn FnMut() -> bool) -> Option<SharedGuard<'_>> {
+        match self.try_shared() {
+            Some(guard) => Some(guard),
+            None if self.wait(Wish::Shared, Some(keep_waiting)) => {
+                Some(SharedGuard { latch: self })
+            }
+            None => None,
+        }
+    }
+
+    /// Takes the latch exclusively, and waits as long as `keep_waiting` returns true, as [`Self::shared_while`] does.
+    #[inline]
+    pub fn exclusive_while(
+        &self,
+        keep_waiting: &mut dyn FnMut() -> bool,
+    ) -> Option<ExclusiveGuard<'_>> {
+        match self.try_exclusive() {
+            Some(guard) => Some(guard),
+            None if self.wait(Wish::Exclusive, Some(keep_waiting)) => {
+                Some(self.entered_exclusively())
+            }
+            None => None,
+        }
+    }
+
+    /// Makes the guard of an exclusive acquisition that has just succeeded.
+    #[inline]
+    fn entered_exclusively(&self) -> ExclusiveGuard<'_> {
+        self.begin_changes();
+        ExclusiveGuard { latch: self }
+    }
+
+    /// The guard that was [left](ExclusiveGuard::leave_held).
+    ///
+    /// # Panics
+    /// If it was another latch's.
+    #[must_use = "the latch is released when the guard is dropped"]
+    pub fn resume(&self, held: LeftHeld) -> ExclusiveGuard<'_> {
+        let is_this = held.0 == std::ptr::from_ref(self) as usize;
+        assert!(is_this && self.is_exclusive(), "a latch is resumed that was left held");
+        ExclusiveGuard { latch: self }
     }
 }

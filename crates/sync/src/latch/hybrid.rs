@@ -1,4 +1,4 @@
-//! The protocol of the hybrid latch.
+//! The protocol of the hybrid latch. The ways to take it, by a guard for each mode, are in [`super::guard`].
 //!
 //! # Invariants
 //! - The version grows only when an exclusive holder releases a change, and never falls but by
@@ -32,7 +32,6 @@
 //! Each line that this protocol rests on is left out by `cargo xtask seeded-bugs` in turn, and the models have to notice.
 
 use super::crowd::Crowd;
-use super::guard::{ExclusiveGuard, SharedGuard};
 use super::word::{
     self, DOWNGRADE, EXCLUSIVE, ONE_SHARED, PARKED, RELEASE_CHANGED, SHARED, VERSION,
     VERSION_SHIFT, WAKING, is_wake_due,
@@ -130,102 +129,6 @@ impl HybridLatch {
         word & mask == version.0 & mask
     }
 
-    /// Takes the latch exclusively if its version is still `version` and no thread shares it. One compare-and-swap; never
-    /// waits. On success everything read since `version` is valid.
-    #[inline]
-    pub fn try_upgrade(&self, version: Version) -> Option<ExclusiveGuard<'_>> {
-        if buggify(Point::Busy) {
-            return None;
-        }
-        // Relaxed: a guess at the bits of those who sleep, which the exchange below checks.
-        let asleep = self.word.load(Ordering::Relaxed) & (PARKED | WAKING);
-        let expected = version.0 | asleep;
-        self.word
-            // Acquire: as the first reader of the version. The data was read before, but the
-            // exchange succeeds only if no writer has released since, so those reads stand; and a
-            // writer before `version` is seen already.
-            .compare_exchange(expected, expected | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed)
-            .ok()?;
-        Some(self.entered_exclusively())
-    }
-
-    /// Takes the latch shared without waiting. `None` while a writer holds it, while readers hold it and other threads sleep (one may
-    /// be a writer, which must get its turn), or if there are 8,191 readers.
-    #[inline]
-    pub fn try_shared(&self) -> Option<SharedGuard<'_>> {
-        // Relaxed: only a guess, which the exchange checks.
-        let word = self.word.load(Ordering::Relaxed);
-        if !buggify(Point::Busy) && self.share_from(word, word::newcomer_may_share) {
-            Some(SharedGuard::new(self))
-        } else {
-            None
-        }
-    }
-
-    /// Takes the latch exclusively without waiting; `None` while any thread holds it.
-    #[inline]
-    pub fn try_exclusive(&self) -> Option<ExclusiveGuard<'_>> {
-        // Relaxed: only a guess, which the exchange checks.
-        let word = self.word.load(Ordering::Relaxed);
-        if !buggify(Point::Busy) && self.exclude_from(word) {
-            Some(self.entered_exclusively())
-        } else {
-            None
-        }
-    }
-
-    /// Takes the latch shared. Spins for a short time, then sleeps, without a bound. Not reentrant.
-    #[inline]
-    pub fn shared(&self) -> SharedGuard<'_> {
-        match self.try_shared() {
-            Some(guard) => guard,
-            None => {
-                let taken = self.wait(Wish::Shared, None);
-                debug_assert!(taken);
-                SharedGuard::new(self)
-            }
-        }
-    }
-
-    /// Takes the latch exclusively. Spins for a short time, then sleeps, without a bound. Not reentrant.
-    #[inline]
-    pub fn exclusive(&self) -> ExclusiveGuard<'_> {
-        match self.try_exclusive() {
-            Some(guard) => guard,
-            None => {
-                let taken = self.wait(Wish::Exclusive, None);
-                debug_assert!(taken);
-                self.entered_exclusively()
-            }
-        }
-    }
-
-    /// Takes the latch shared, and waits as long as `keep_waiting` returns true. It is called before each sleep, so at least every
-    /// 10 ms, with nothing of this latch held. Its first `false` ends the wait: the result is `None`.
-    #[inline]
-    pub fn shared_while(&self, keep_waiting: &mut dyn FnMut() -> bool) -> Option<SharedGuard<'_>> {
-        match self.try_shared() {
-            Some(guard) => Some(guard),
-            None if self.wait(Wish::Shared, Some(keep_waiting)) => Some(SharedGuard::new(self)),
-            None => None,
-        }
-    }
-
-    /// Takes the latch exclusively, and waits as long as `keep_waiting` returns true, as [`Self::shared_while`] does.
-    #[inline]
-    pub fn exclusive_while(
-        &self,
-        keep_waiting: &mut dyn FnMut() -> bool,
-    ) -> Option<ExclusiveGuard<'_>> {
-        match self.try_exclusive() {
-            Some(guard) => Some(guard),
-            None if self.wait(Wish::Exclusive, Some(keep_waiting)) => {
-                Some(self.entered_exclusively())
-            }
-            None => None,
-        }
-    }
-
     /// Whether a thread holds the latch exclusively at this moment: a hint, which may be out of date when it is returned.
     #[inline]
     pub fn is_exclusive(&self) -> bool {
@@ -246,13 +149,45 @@ impl HybridLatch {
         Version(self.word.load(Ordering::Relaxed) & VERSION)
     }
 
-    /// Makes the guard of an exclusive acquisition that has just succeeded.
+    /// Takes the latch exclusively if its version is still `version` and no thread shares it.
     #[inline]
-    fn entered_exclusively(&self) -> ExclusiveGuard<'_> {
+    pub(super) fn upgrade(&self, version: Version) -> bool {
+        if buggify(Point::Busy) {
+            return false;
+        }
+        // Relaxed: a guess at the bits of those who sleep, which the exchange below checks.
+        let asleep = self.word.load(Ordering::Relaxed) & (PARKED | WAKING);
+        let expected = version.0 | asleep;
+        self.word
+            // Acquire: as the first reader of the version. The data was read before, but the
+            // exchange succeeds only if no writer has released since, so those reads stand; and a
+            // writer before `version` is seen already.
+            .compare_exchange(expected, expected | EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Takes the latch shared, unless somebody is in the way.
+    #[inline]
+    pub(super) fn share(&self) -> bool {
+        // Relaxed: only a guess, which the exchange checks.
+        let word = self.word.load(Ordering::Relaxed);
+        !buggify(Point::Busy) && self.share_from(word, word::newcomer_may_share)
+    }
+
+    /// Takes the latch exclusively, unless somebody holds it.
+    #[inline]
+    pub(super) fn exclude(&self) -> bool {
+        // Relaxed: only a guess, which the exchange checks.
+        let word = self.word.load(Ordering::Relaxed);
+        !buggify(Point::Busy) && self.exclude_from(word)
+    }
+
+    /// Whoever has taken the latch exclusively calls this before the first change.
+    #[inline]
+    pub(super) fn begin_changes(&self) {
         // Release: the exclusive bit comes before the changes. With the fence in `validate`, a
         // reader that saw a change sees the bit. Costs nothing on x86-64.
         fence(Ordering::Release);
-        ExclusiveGuard::new(self)
     }
 
     /// Adds a shared holder as long as the word allows it. False only after a word was seen that
@@ -435,7 +370,11 @@ impl HybridLatch {
 
     /// Waits until the latch is taken (true), or the callback says no (false).
     #[cold]
-    fn wait(&self, wish: Wish, mut keep_waiting: Option<&mut (dyn FnMut() -> bool + '_)>) -> bool {
+    pub(super) fn wait(
+        &self,
+        wish: Wish,
+        mut keep_waiting: Option<&mut (dyn FnMut() -> bool + '_)>,
+    ) -> bool {
         let timeout = keep_waiting.as_ref().map(|_| CALLBACK_INTERVAL);
         let mut gives_up =
             || keep_waiting.as_deref_mut().is_some_and(|keep_waiting| !keep_waiting());

@@ -5,7 +5,7 @@
 //! - *Shared*: readers keep writers out.
 //! - *Exclusive*: one writer; its release grows the version, or not if nothing was changed.
 //!
-//! [`word`] is the layout, [`hybrid`] the protocol, [`guard`] what holds a latch.
+//! [`word`] is the layout, [`hybrid`] the protocol, [`guard`] the ways to take a latch and what holds it.
 //! After "Scalable and Robust Latches for Database Systems" (DaMoN 2020), sections 2.1 to 2.3, 3.1
 //! and 3.4, with version, lock and parked bit in one word instead of two.
 

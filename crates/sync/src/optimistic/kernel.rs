@@ -5,7 +5,7 @@
 //! bytes are compared twice. Where bytes race they may differ between the two: then the result is
 //! wrong, and the reader's validation says so; nothing else depends on it.
 
-use super::load::{Block, Load, Plain};
+use super::load::{Block, Load, Plain, copy_blocks};
 use std::cmp::Ordering;
 
 /// From this length on a copy is left to the long-copy routine of the loads: the library's, where
@@ -303,27 +303,6 @@ pub(super) unsafe fn copy<L: Load>(from: *const u8, to: *mut u8, len: usize) {
             to.add(len / 2).write(b);
             to.add(len - 1).write(c);
         }
-    }
-}
-
-/// Copies `len` bytes, 64 of them or more, by 64.
-///
-/// # Safety
-/// As of [`copy`].
-#[inline(always)]
-pub(super) unsafe fn copy_blocks<L: Load>(from: *const u8, to: *mut u8, len: usize) {
-    debug_assert!(len >= 64);
-    let last = len - 64;
-    let mut at = 0;
-    // SAFETY: every load and store begins at `len - 64` or before, and is 64 bytes long.
-    unsafe {
-        while at < last {
-            let blocks = L::load64_at(from, at);
-            to.add(at).cast::<[Block; 4]>().write_unaligned(blocks);
-            at += 64;
-        }
-        let blocks = L::load64_at(from, last);
-        to.add(last).cast::<[Block; 4]>().write_unaligned(blocks);
     }
 }
 

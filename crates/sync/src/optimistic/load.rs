@@ -127,6 +127,28 @@ pub(super) trait Load {
     unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize);
 }
 
+/// Copies `len` bytes, 64 of them or more, by 64.
+///
+/// # Safety
+/// `len` bytes at `from` are readable by `L`; as many at `to` are writable and belong to the caller
+/// alone.
+#[inline(always)]
+pub(super) unsafe fn copy_blocks<L: Load>(from: *const u8, to: *mut u8, len: usize) {
+    debug_assert!(len >= 64);
+    let last = len - 64;
+    let mut at = 0;
+    // SAFETY: every load and store begins at `len - 64` or before, and is 64 bytes long.
+    unsafe {
+        while at < last {
+            let blocks = L::load64_at(from, at);
+            to.add(at).cast::<[Block; 4]>().write_unaligned(blocks);
+            at += 64;
+        }
+        let blocks = L::load64_at(from, last);
+        to.add(last).cast::<[Block; 4]>().write_unaligned(blocks);
+    }
+}
+
 /// Ordinary loads, of bytes that nobody changes.
 pub(super) enum Plain {}
 
@@ -180,8 +202,7 @@ mod racing {
     //! may drop a load whose result is unused, and may use one load for two equal ones with no
     //! store, fence or acquire load between them; it may not repeat one.
 
-    use super::super::kernel::copy_blocks;
-    use super::{Block, Load, Racing};
+    use super::{Block, Load, Racing, copy_blocks};
     use std::arch::asm;
 
     pub(in crate::optimistic) const RACING_LOADS_ARE_ATOMICS: bool = false;

@@ -21,6 +21,7 @@
 //!
 //! Thread-safety: views are `Copy` and may be used from any thread.
 
+mod checked;
 mod copied;
 mod kernel;
 mod load;

@@ -40,7 +40,7 @@ impl BufferPool {
             match slots.allocate_extent(units, max_runs, keep) {
                 Err(error) if error.kind() == ErrorKind::DiskFull => {
                     // One may be under way that has begun too early.
-                    if checkpoints == 2 || !slots.wait_for_next_checkpoint(waiting)? {
+                    if checkpoints == 2 || !slots.checkpoints().wait_for_next(waiting)? {
                         return Err(error);
                     }
                     checkpoints += 1;

@@ -1,4 +1,4 @@
-//! Changes of records of long keys: one, conditional, or in a batch.
+//! Changes of records of long keys: the labels that new ones get, and the changes of a batch. Single ones are in `keyspace.rs`.
 //!
 //! Each holds the locks of its heads from before it looks for the record until the record is changed, so that the label that was found is the key's, and the gap
 //! that was found a gap. Values are written before that, and the log is waited for behind it. What takes records out by place may come between; a label that was found then has
@@ -6,18 +6,14 @@
 
 use super::find::Place;
 use super::locks::{Locked, name_of};
-use super::{Cut, LAST_LABEL, MIDDLE_LABEL, check_key, is_long, split_payload, tree_of};
-use crate::database::database::Inner;
-use crate::database::keyspace::{Keyspace, is_change};
-use crate::database::large::Prepared;
+use super::{Cut, LAST_LABEL, MIDDLE_LABEL, is_long, tree_of};
+use crate::database::inner::Inner;
+use crate::database::values::Prepared;
 use crate::error::Result;
 use crate::store::{BatchChange, PoolTree};
-use crate::tree::{Swap, Value};
 use crate::types::{Lsn, TreeId};
 use crate::wait::Waiting;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 /// A key at an end gets the label of the last one, and this part of what is left behind it. So some 400,000 keys may ascend, or descend, before
 /// records have to move, and as many bits are left between two of them as a random order uses up for some 10,000.
@@ -41,7 +37,7 @@ pub(super) fn labels_between(below: u64, above: u64, count: u64) -> Option<(u64,
 
 impl Inner {
     /// Locks the heads of long keys.
-    fn lock_heads<'k>(
+    pub(super) fn lock_heads<'k>(
         &self,
         keys: impl Iterator<Item = (&'k PoolTree, &'k [u8])>,
         waiting: &Waiting<'_>,
@@ -52,7 +48,12 @@ impl Inner {
     }
 
     /// The label of a long key whose head is locked: of its record, or where one may be put.
-    fn label_to_put(&self, tree: &PoolTree, cut: Cut<'_>, waiting: &Waiting<'_>) -> Result<u64> {
+    pub(super) fn label_to_put(
+        &self,
+        tree: &PoolTree,
+        cut: Cut<'_>,
+        waiting: &Waiting<'_>,
+    ) -> Result<u64> {
         loop {
             match self.locate(tree, cut)? {
                 Place::At { label, .. } => return Ok(label),
@@ -62,167 +63,6 @@ impl Inner {
                 },
             }
         }
-    }
-}
-
-impl Keyspace {
-    /// A change that puts the record of a long key, or may; `stored`: by its outcome it did.
-    ///
-    /// Errors: those of [`Keyspace::put`].
-    #[cold]
-    pub(in crate::database) fn change_long<R>(
-        &self,
-        key: &[u8],
-        value: &[u8],
-        change: impl FnOnce(&PoolTree, &[u8], &[u8]) -> Result<R>,
-        stored: impl Fn(&R) -> bool,
-    ) -> Result<R> {
-        self.inner.check_open()?;
-        check_key(key)?;
-        let this = self.for_one_call();
-        let tree = tree_of(this.tree());
-        let prepared = self.inner.prepare_long(&tree, Cut::new(&tree, key), value)?;
-        let makes = |tree: &PoolTree, tree_key: &[u8]| {
-            let outcome = change(tree, tree_key, prepared.bytes())?;
-            if stored(&outcome) {
-                prepared.keep();
-            }
-            Ok(outcome)
-        };
-        this.put_long(&tree, key, makes, &stored)
-    }
-
-    /// Runs a change that may put the record of a long key, with the tree key of it; `stored`: by its outcome it did.
-    pub(in crate::database) fn put_long<R>(
-        &self,
-        tree: &PoolTree,
-        key: &[u8],
-        change: impl FnOnce(&PoolTree, &[u8]) -> Result<R>,
-        stored: impl Fn(&R) -> bool,
-    ) -> Result<R> {
-        let cut = Cut::new(tree, key);
-        let makes = |_: &PoolTree| {
-            let waiting = tree.wait().begin();
-            let _locked = self.inner.lock_heads([(tree, key)].into_iter(), &waiting)?;
-            let label = self.inner.label_to_put(tree, cut, &waiting)?;
-            change(tree, &cut.tree_key(label))
-        };
-        self.change_if(makes, stored)
-    }
-
-    /// [`Keyspace::remove`] of a long key.
-    #[cold]
-    pub(in crate::database) fn remove_long(&self, key: &[u8]) -> Result<bool> {
-        check_key(key)?;
-        let this = self.for_one_call();
-        let tree = tree_of(this.tree());
-        let cut = Cut::new(&tree, key);
-        let removes = |_: &PoolTree| {
-            let waiting = tree.wait().begin();
-            let _locked = self.inner.lock_heads([(&tree, key)].into_iter(), &waiting)?;
-            match self.inner.locate(&tree, cut)? {
-                Place::At { label, .. } => tree.remove(&cut.tree_key(label)),
-                Place::Gap { .. } => Ok(false),
-            }
-        };
-        // That there is none is durable, too.
-        this.change_if(removes, |_| true)
-    }
-
-    /// [`Keyspace::compare_and_swap`] of a long key.
-    #[cold]
-    pub(in crate::database) fn swap_long(
-        &self,
-        key: &[u8],
-        expected: Option<&[u8]>,
-        new: Option<&[u8]>,
-    ) -> Result<Swap> {
-        self.inner.check_open()?;
-        check_key(key)?;
-        let this = self.for_one_call();
-        let tree = tree_of(this.tree());
-        let cut = Cut::new(&tree, key);
-        let mut prepared: Option<Prepared<'_>> = None;
-        let swaps = |_: &PoolTree| {
-            let waiting = tree.wait().begin();
-            let _locked = self.inner.lock_heads([(&tree, key)].into_iter(), &waiting)?;
-            loop {
-                let (label, raw) = match self.inner.locate(&tree, cut)? {
-                    Place::At { label, raw } => (label, Some(raw)),
-                    Place::Gap { .. } if expected.is_some() => return Ok(Swap::Differs(None)),
-                    Place::Gap { .. } if new.is_none() => return Ok(Swap::Swapped),
-                    Place::Gap { .. } => (self.inner.label_to_put(&tree, cut, &waiting)?, None),
-                };
-                let tree_key = cut.tree_key(label);
-                if let Some(raw) = &raw {
-                    let Some(payload) = self.inner.payload_of(&tree, &tree_key, raw)? else {
-                        continue;
-                    };
-                    let (rest, value) = split_payload(&payload)?;
-                    if rest != cut.rest {
-                        continue;
-                    }
-                    if expected != Some(value) {
-                        return Ok(Swap::Differs(Some(Value::from(value))));
-                    }
-                }
-                if prepared.is_none()
-                    && let Some(new) = new
-                {
-                    prepared = Some(self.inner.prepare_long(&tree, cut, new)?);
-                }
-                let put = prepared.as_ref().map(Prepared::bytes);
-                // Nobody else puts a record here; it may have been taken out.
-                if tree.compare_and_swap(&tree_key, raw.as_deref(), put)?.is_swapped() {
-                    if let Some(prepared) = prepared.take() {
-                        prepared.keep();
-                    }
-                    return Ok(Swap::Swapped);
-                }
-            }
-        };
-        this.change_if(swaps, |swapped| is_change(swapped, expected, new))
-    }
-}
-
-impl Keyspace {
-    /// [`Keyspace::remove_range`].
-    pub(in crate::database) fn remove_between(
-        &self,
-        start: Bound<&[u8]>,
-        end: Bound<&[u8]>,
-    ) -> Result<u64> {
-        let long_bound = |bound| match bound {
-            Bound::Included(key) | Bound::Excluded(key) if is_long(&self.tree, key) => Some(key),
-            _ => None,
-        };
-        let long = [long_bound(start), long_bound(end)];
-        let removes = |tree: &PoolTree| {
-            let waiting = tree.wait().begin();
-            // Nobody puts a record before an end and with a label behind it.
-            let _locked = match long {
-                [None, None] => None,
-                _ => {
-                    let keys = long.iter().flatten().map(|key| (tree, *key));
-                    Some(self.inner.lock_heads(keys, &waiting)?)
-                }
-            };
-            // And none moves over an end, or to where everything was removed.
-            let _still = self.inner.long.keep_still(&waiting)?;
-            let from = match start {
-                Bound::Unbounded => Cow::Borrowed(&[][..]),
-                Bound::Included(key) => self.inner.edge(tree, key, false)?,
-                Bound::Excluded(key) => self.inner.edge(tree, key, true)?,
-            };
-            let to = match end {
-                Bound::Unbounded => None,
-                Bound::Included(key) => Some(self.inner.edge(tree, key, true)?),
-                Bound::Excluded(key) => Some(self.inner.edge(tree, key, false)?),
-            };
-            tree.remove_range(&from, to.as_deref())
-        };
-        // That there is none is durable, too.
-        self.change_if(removes, |_| true)
     }
 }
 

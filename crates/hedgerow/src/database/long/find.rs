@@ -10,8 +10,7 @@
 use super::locks::Still;
 use super::{Cut, LAST_LABEL, MIDDLE_LABEL, REST_LEN_BYTES, is_long, split_payload};
 use crate::buffer::BufferPool;
-use crate::database::database::Inner;
-use crate::database::keyspace::Keyspace;
+use crate::database::inner::Inner;
 use crate::error::Result;
 use crate::large::{Stored, is_stored_form, read_stored};
 use crate::store::labels::split_label;
@@ -332,42 +331,52 @@ impl Inner {
     }
 }
 
-impl Keyspace {
-    /// [`Keyspace::get`] of a long key.
+impl Inner {
+    /// `Keyspace::get` of a long key.
     #[cold]
-    pub(in crate::database) fn get_long(&self, key: &[u8]) -> Result<Option<Value>> {
-        let (inner, tree) = (self.inner(), self.tree());
+    pub(in crate::database) fn get_long(
+        &self,
+        tree: &PoolTree,
+        key: &[u8],
+    ) -> Result<Option<Value>> {
         let cut = Cut::new(tree, key);
-        inner.find_long(tree, cut, |tree_key, raw| {
-            let Some(payload) = inner.payload_of(tree, tree_key, &raw)? else { return Ok(None) };
+        self.find_long(tree, cut, |tree_key, raw| {
+            let Some(payload) = self.payload_of(tree, tree_key, &raw)? else { return Ok(None) };
             let (rest, value) = split_payload(&payload)?;
             // Else the label is another key's by now.
             Ok((rest == cut.rest).then(|| Value::from(value)))
         })
     }
 
-    /// [`Keyspace::get_into`] of a long key.
+    /// `Keyspace::get_into` of a long key.
     #[cold]
-    pub(in crate::database) fn get_long_into(&self, key: &[u8], to: &mut Vec<u8>) -> Result<bool> {
+    pub(in crate::database) fn get_long_into(
+        &self,
+        tree: &PoolTree,
+        key: &[u8],
+        to: &mut Vec<u8>,
+    ) -> Result<bool> {
         to.clear();
-        let Some(value) = self.get_long(key)? else { return Ok(false) };
+        let Some(value) = self.get_long(tree, key)? else { return Ok(false) };
         to.extend_from_slice(&value);
         Ok(true)
     }
 
-    /// [`Keyspace::contains_key`] of a long key.
+    /// `Keyspace::contains_key` of a long key.
     #[cold]
-    pub(in crate::database) fn contains_long(&self, key: &[u8]) -> Result<bool> {
-        let cut = Cut::new(self.tree(), key);
-        Ok(self.inner().find_long(self.tree(), cut, |_, _| Ok(Some(())))?.is_some())
+    pub(in crate::database) fn contains_long(&self, tree: &PoolTree, key: &[u8]) -> Result<bool> {
+        Ok(self.find_long(tree, Cut::new(tree, key), |_, _| Ok(Some(())))?.is_some())
     }
 
     /// The value of a long key, to be read, and how many bytes lie before it in an extent.
     #[cold]
-    pub(in crate::database) fn find_long_value(&self, key: &[u8]) -> Result<Option<(Found, u64)>> {
-        let (inner, tree) = (self.inner(), self.tree());
+    pub(in crate::database) fn find_long_value(
+        &self,
+        tree: &PoolTree,
+        key: &[u8],
+    ) -> Result<Option<(Found, u64)>> {
         let cut = Cut::new(tree, key);
-        inner.find_long(tree, cut, |tree_key, _| match inner.store.find(tree, tree_key)? {
+        self.find_long(tree, cut, |tree_key, _| match self.store.find(tree, tree_key)? {
             None => Ok(None),
             Some(Found::Short(payload) | Found::Held { value: payload, .. }) => {
                 let (rest, value) = split_payload(&payload)?;

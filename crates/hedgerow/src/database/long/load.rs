@@ -3,8 +3,8 @@
 //! Plain state of one load.
 
 use super::{Cut, LAST_LABEL, MIDDLE_LABEL, check_key};
-use crate::database::database::Inner;
-use crate::database::large::Prepared;
+use crate::database::inner::Inner;
+use crate::database::values::Prepared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::PoolTree;
 use std::borrow::Cow;

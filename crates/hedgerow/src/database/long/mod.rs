@@ -10,8 +10,10 @@
 
 mod change;
 mod find;
+mod keyspace;
 mod load;
 mod locks;
+mod spot;
 mod spread;
 mod view;
 mod walk;
@@ -19,7 +21,8 @@ mod walk;
 pub(super) use change::{Wanted, tree_writes, write_long};
 pub(super) use load::Loading;
 pub(super) use locks::LongKeys;
-pub(super) use view::{Spot, bounds_of, key_at, own_rest, spot_of, take_whole};
+pub(super) use spot::{Spot, key_at, own_rest, spot_of};
+pub(super) use view::{bounds_of, stretches_within, take_whole};
 pub(super) use walk::{Seen, Walk};
 
 use crate::error::{Error, ErrorKind, Result};

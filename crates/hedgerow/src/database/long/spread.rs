@@ -10,8 +10,8 @@
 
 use super::find::read_record;
 use super::{Cut, LAST_LABEL, with_label};
-use crate::database::database::Inner;
-use crate::database::large::Prepared;
+use crate::database::inner::Inner;
+use crate::database::values::Prepared;
 use crate::error::Result;
 use crate::large::escape;
 use crate::node::LABEL_BYTES;

@@ -9,8 +9,8 @@
 use super::find::Place;
 use super::{Cut, EDGES, LAST_LABEL, REST_LEN_BYTES, is_long, split_payload, with_label};
 use crate::buffer::BufferPool;
-use crate::database::database::Inner;
-use crate::database::large::Resolved;
+use crate::database::inner::Inner;
+use crate::database::values::Resolved;
 use crate::error::Result;
 use crate::large::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;

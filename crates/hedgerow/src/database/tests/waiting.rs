@@ -380,7 +380,7 @@ fn a_wait_for_room_in_the_map_s_delta_ends() {
     let value = [b'x'; 900];
     let slots = keyspace.tree().pool().slots().unwrap();
     let mut count = 0;
-    while !slots.is_delta_full() {
+    while !slots.checkpoints().is_delta_full() {
         // Eviction comes late on a busy machine: that is not the obstacle.
         match put(&keyspace, Wait::For(TIME), count, &value) {
             Ok(()) => count += 1,

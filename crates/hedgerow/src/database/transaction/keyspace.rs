@@ -7,13 +7,15 @@ use super::State;
 use super::reads::Growing;
 use super::writes::{TreeWrites, merge, placed};
 use crate::database::Isolation;
-use crate::database::database::Inner;
+use crate::database::inner::Inner;
 use crate::database::long::{Spot, bounds_of, is_long, spot_of};
 use crate::database::modify::integer;
 use crate::database::opened::UsedTree;
-use crate::database::snapshot::SnapshotStretches;
+use crate::database::reads::reads;
+use crate::database::snapshot_stretches::SnapshotStretches;
 use crate::database::stretch::{Stretch, Stretches, Wanted};
-use crate::database::view::{Seen, View, reads};
+use crate::database::values::Seen;
+use crate::database::view::View;
 use crate::error::Result;
 use crate::large::is_stored_form;
 use crate::store::{OpenSnapshot, PoolTree};
@@ -404,7 +406,7 @@ impl View for TransactionView {
 
     #[inline]
     fn tree(&self) -> &PoolTree {
-        &self.tree.of(self.state.inner()).tree
+        &self.tree.of(&self.state.inner().opened).tree
     }
 }
 
@@ -435,7 +437,7 @@ struct TransactionStretches {
 impl Stretches for TransactionStretches {
     fn load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<()> {
         let inner = self.state.inner();
-        let tree = &self.tree.of(inner).tree;
+        let tree = &self.tree.of(&inner.opened).tree;
         let snapshot = self.state.snapshot(tree.wait())?;
         let base =
             self.base.get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), tree.clone()));
@@ -458,7 +460,7 @@ impl Stretches for TransactionStretches {
     }
 
     fn saw(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>, is_new: bool) {
-        let tree = self.tree.of(self.state.inner()).tree.id();
+        let tree = self.tree.of(&self.state.inner().opened).tree.id();
         let growing = self.growing.filter(|_| !is_new);
         let mut noted = None;
         let outcome = self.state.note_range(&self.tree, (from, to), |reads| {

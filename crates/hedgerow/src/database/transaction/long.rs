@@ -11,11 +11,11 @@
 use super::reads::{KeyBound, Reads, beginning, is_behind, is_later_end};
 use super::{Body, State};
 use crate::buffer::BufferPool;
-use crate::database::database::Inner;
-use crate::database::large::Prepared;
+use crate::database::inner::Inner;
 use crate::database::long::{
     Cut, Wanted, is_long, key_at, own_rest, spot_of, tree_of, tree_writes,
 };
+use crate::database::values::Prepared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::Hints;
 use crate::store::{BatchChange, BatchReads, OpenSnapshot, PoolTree};

@@ -17,12 +17,14 @@ mod writes;
 pub use keyspace::TransactionKeyspace;
 pub use transact::TransactOptions;
 
-use super::database::{Database, Inner};
+use super::database::Database;
+use super::holds::Hold;
+use super::inner::Inner;
 use super::keyspace::Keyspace;
-use super::large::{Prepared, is_plain};
 use super::long::is_long;
-use super::opened::{Hold, Used, UsedTree};
+use super::opened::{Used, UsedTree};
 use super::options::Durability;
+use super::values::{Prepared, is_plain};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{BatchChange, BatchReads, OpenSnapshot, PoolTree};
 use crate::tree::Read;
@@ -166,7 +168,7 @@ impl Trees {
     }
 
     fn find<'t>(&'t self, inner: &'t Inner, tree: TreeId) -> Option<&'t Used> {
-        self.all().find(|(id, _)| *id == tree).map(|(_, used)| used.of(inner))
+        self.all().find(|(id, _)| *id == tree).map(|(_, used)| used.of(&inner.opened))
     }
 
     #[inline]
@@ -188,7 +190,7 @@ impl Trees {
     #[inline]
     fn get<'t>(&'t self, inner: &'t Inner, tree: TreeId) -> &'t PoolTree {
         if let Some((_, first)) = self.first.as_ref().filter(|(id, _)| *id == tree) {
-            return &first.of(inner).tree;
+            return &first.of(&inner.opened).tree;
         }
         &self.find(inner, tree).expect("a tree that is read or changed was noted").tree
     }
@@ -199,7 +201,7 @@ impl Trees {
             if matches!((&*used, wait), (UsedTree::Opened(_), Wait::Forever)) {
                 continue;
             }
-            let Used { name, tree } = used.of(inner);
+            let Used { name, tree } = used.of(&inner.opened);
             if tree.wait() != wait {
                 let tree = tree.clone().with_wait(wait.clone());
                 *used = UsedTree::Own(Arc::new(Used { name: name.clone(), tree }));
@@ -505,7 +507,7 @@ impl State {
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         note: impl FnOnce(&mut Reads),
     ) -> Result<()> {
-        let tree = &used.of(self.inner()).tree;
+        let tree = &used.of(&self.inner().opened).tree;
         let is_at_long = |bound: Bound<&[u8]>| match bound {
             Bound::Included(key) | Bound::Excluded(key) => is_long(tree, key),
             Bound::Unbounded => false,
@@ -534,7 +536,8 @@ impl State {
         }
         if self.has_long_keys.load(Relaxed) {
             body.with_all();
-            let tree_of = |(id, used): &(TreeId, UsedTree)| (*id, used.of(inner).tree.clone());
+            let tree_of =
+                |(id, used): &(TreeId, UsedTree)| (*id, used.of(&inner.opened).tree.clone());
             let trees = body.trees.all().map(tree_of);
             return self.make_long(body, &trees.collect(), waiting);
         }

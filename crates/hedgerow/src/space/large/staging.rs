@@ -4,7 +4,7 @@
 //! So the chunks of short extents are *staged*: they lie in a buffer, at a place in the file that is theirs already,
 //! until the buffer is full, or somebody needs them in the file. These are:
 //!
-//! - the log, before it writes a block with a record that may refer to them ([`SlotStore::sync_extents`]);
+//! - the log, before it writes a block with a record that may refer to them (`SlotStore::sync_extents`);
 //! - a checkpoint, before it syncs the file;
 //! - somebody who needs the buffer's memory (it is a loan).
 //!
@@ -12,7 +12,7 @@
 //! in a store that has threads, else by whoever filled it. The thread begins when it is first wanted. Where two would take
 //! all memory for large values there is one: on a full disk neither can be written, and others have to read meanwhile.
 //!
-//! Whoever reads a chunk that is staged gets it from its buffer ([`SlotStore::read_staged`]): reads write nothing.
+//! Whoever reads a chunk that is staged gets it from its buffer ([`Staging::read`]): reads write nothing.
 //!
 //! Invariants: what is staged belongs to an extent that is allocated and not discarded, so its place is nobody else's;
 //! a chunk is staged before a record that refers to it is put; no two staged chunks overlap. All buffers together leave a
@@ -24,23 +24,30 @@
 //! `Send + Sync`: one mutex, which is not held during a write. It comes after all latches, and a loan is asked for before
 //! it is taken. Whoever needs a buffer in the file that somebody else is writing waits for that write.
 
-use super::store::{Borrower, Loan};
+use super::chunks::chunk_bytes;
+use super::door::Door;
+use super::loans::{Borrower, Loan, Loans};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Run;
-use crate::space::slot_store::SlotStore;
-use crate::storage::WriteRequest;
+use crate::space::geometry::Geometry;
+use crate::storage::{File, WriteRequest};
 use crate::wait::Waiting;
-use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
 use hedgerow_sync::primitive::thread::JoinHandle;
 use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, Weak, thread};
 
 /// Chunks that a buffer has room for at most: one MiB.
 const CHUNKS_AT_ONCE: usize = 32;
 
-/// What is staged.
-#[derive(Default)]
-pub(in crate::space) struct Staging {
+/// See the head of the file.
+pub struct Staging {
+    file: Arc<dyn File>,
+    geometry: Geometry,
+    door: Arc<Door>,
+    loans: Arc<Loans>,
+    /// There may be a thread that writes full buffers.
+    may_have_thread: AtomicBool,
     staged: Mutex<Staged>,
     /// Number of staged chunks: whoever looks for one need not lock if there is none.
     count: AtomicUsize,
@@ -141,7 +148,31 @@ impl Staged {
     }
 }
 
-impl SlotStore {
+impl Staging {
+    pub(in crate::space) fn new(
+        file: Arc<dyn File>,
+        geometry: Geometry,
+        door: Arc<Door>,
+        loans: Arc<Loans>,
+    ) -> Staging {
+        Staging {
+            file,
+            geometry,
+            door,
+            loans,
+            may_have_thread: AtomicBool::new(false),
+            staged: Mutex::default(),
+            count: AtomicUsize::new(0),
+            written: Condvar::new(),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Says whether there may be a thread that writes full buffers. In the beginning there may be none.
+    pub(in crate::space) fn allow_thread(&self, is_allowed: bool) {
+        self.may_have_thread.store(is_allowed, Release);
+    }
+
     /// Takes the chunks of an extent that nobody refers to yet: places in the file, and their bytes, which `fill` puts
     /// there.
     ///
@@ -168,11 +199,11 @@ impl SlotStore {
         self.note_count(&staged);
         drop(staged);
         if is_wanted
-            && let Ok(_writing) = self.enter_file()
+            && let Ok(_writing) = self.door.enter()
             // It stays staged if this fails; whoever needs it in the file is told.
-            && self.write_staged().is_ok()
+            && self.write_all().is_ok()
         {
-            self.extents.staging.staged.lock().give_back_loans();
+            self.staged.lock().give_back_loans();
         }
         Ok(())
     }
@@ -185,8 +216,7 @@ impl SlotStore {
         len_bytes: usize,
         waiting: &Waiting<'_>,
     ) -> Result<MutexGuard<'_, Staged>> {
-        let staging = &self.extents.staging;
-        let mut staged = staging.staged.lock();
+        let mut staged = self.staged.lock();
         loop {
             staged.check_failure()?;
             if staged.loan.is_none() {
@@ -200,7 +230,7 @@ impl SlotStore {
                 // There is none, or the share was small when it was lent.
                 (staged.loan, staged.used_bytes) = (None, 0);
                 if staged.is_borrowing {
-                    waiting.wait_on(&staging.written, &mut staged)?;
+                    waiting.wait_on(&self.written, &mut staged)?;
                 } else if self.may_stage(len_bytes, staged.lent_bytes()) {
                     staged = self.borrow_to_stage(staged, len_bytes, waiting)?;
                 } else {
@@ -211,11 +241,37 @@ impl SlotStore {
                 staged = self.write_full_or_wait(staged, waiting)?;
             } else {
                 staged.fill_up();
-                if !self.wake_staging_thread(&mut staged) {
+                if !self.wake_thread(&mut staged) {
                     staged = self.write_full_or_wait(staged, waiting)?;
                 }
             }
         }
+    }
+
+    /// Whether there may be a buffer for so many staged bytes beside those of `lent_bytes`: together they leave a chunk.
+    /// True if there is no other one, for `SlotStore::most_staged_bytes`.
+    fn may_stage(&self, len_bytes: usize, lent_bytes: usize) -> bool {
+        let chunk = chunk_bytes(self.geometry) as usize;
+        let least = len_bytes.next_multiple_of(chunk);
+        lent_bytes == 0 || lent_bytes + least + chunk <= self.loans.bytes()
+    }
+
+    /// Borrows a buffer for at least so many staged bytes, beside others of `lent_bytes`; of `most` chunks at most,
+    /// and no more than a third of the share or what these bytes need. What [`Self::may_stage`] allows.
+    fn lend(
+        &self,
+        len_bytes: usize,
+        most: usize,
+        lent_bytes: usize,
+        borrower: Weak<dyn Borrower>,
+        waiting: &Waiting<'_>,
+    ) -> Result<Loan> {
+        let chunk = chunk_bytes(self.geometry) as usize;
+        let least = len_bytes.next_multiple_of(chunk);
+        let share = self.loans.bytes();
+        let left = share.saturating_sub(lent_bytes + chunk);
+        let most_bytes = (most * chunk).min(share / 3).min(left);
+        self.loans.lend(least, most_bytes / least, Some(borrower), waiting)
     }
 
     /// Borrows a buffer for at least so many bytes, and begins it unless there is one by then.
@@ -229,12 +285,11 @@ impl SlotStore {
         staged.is_borrowing = true;
         drop(staged);
         // With nothing locked: whoever lends may have to wait, and asks this one, too.
-        let weak: Weak<SlotStore> = Arc::downgrade(self);
-        let lent = self.lend_to_stage(len_bytes, CHUNKS_AT_ONCE, lent_bytes, weak, waiting);
-        let staging = &self.extents.staging;
-        let mut staged = staging.staged.lock();
+        let weak: Weak<Staging> = Arc::downgrade(self);
+        let lent = self.lend(len_bytes, CHUNKS_AT_ONCE, lent_bytes, weak, waiting);
+        let mut staged = self.staged.lock();
         staged.is_borrowing = false;
-        staging.written.notify_all();
+        self.written.notify_all();
         let fresh = lent?;
         if staged.loan.is_none() {
             staged.loan = Some(fresh);
@@ -254,31 +309,30 @@ impl SlotStore {
     ) -> Result<MutexGuard<'s, Staged>> {
         // What the disk holds up cannot be broken off, so a call that is bounded leaves it to the thread.
         let thread_writes = |staged: &mut MutexGuard<'s, Staged>| {
-            staged.full.is_some() && waiting.is_bounded() && self.wake_staging_thread(staged)
+            staged.full.is_some() && waiting.is_bounded() && self.wake_thread(staged)
         };
         if staged.is_writing || thread_writes(&mut staged) {
-            waiting.wait_on(&self.extents.staging.written, &mut staged)?;
+            waiting.wait_on(&self.written, &mut staged)?;
             return Ok(staged);
         }
-        let _writing = self.enter_file()?;
+        let _writing = self.door.enter()?;
         self.write_full(staged)
     }
 
-    /// Writes everything that is staged when this is called. Whoever closes the file does this last, so [`Self::enter_file`] is not asked.
+    /// Writes everything that is staged when this is called. Whoever closes the file does this last, so the door is not asked.
     ///
     /// Errors: those of writing, also of an earlier one.
-    pub fn write_staged(&self) -> Result<()> {
-        let staging = &self.extents.staging;
-        if staging.count.load(Acquire) == 0 {
+    pub fn write_all(&self) -> Result<()> {
+        if self.count.load(Acquire) == 0 {
             return Ok(());
         }
-        let mut staged = staging.staged.lock();
+        let mut staged = self.staged.lock();
         // What comes later is in later buffers.
         let target = staged.filled_count + u64::from(!staged.chunks.is_empty());
         while staged.written_count < target {
             staged.check_failure()?;
             if staged.is_writing {
-                staging.written.wait(&mut staged);
+                self.written.wait(&mut staged);
                 continue;
             }
             if staged.full.is_none() {
@@ -295,17 +349,17 @@ impl SlotStore {
 
     /// Reads `count` chunks that are staged, the k-th of which lies at `place_of(k)`, to `buffer` at `k * stride`. False: not all
     /// of them are staged, so they are in the file; `buffer` has anything then.
-    pub fn read_staged(
+    pub fn read(
         &self,
         count: usize,
         place_of: impl Fn(usize) -> (u64, usize),
         buffer: &mut [u8],
         stride: usize,
     ) -> bool {
-        if self.extents.staging.count.load(Acquire) == 0 {
+        if self.count.load(Acquire) == 0 {
             return false;
         }
-        let staged = self.extents.staging.staged.lock();
+        let staged = self.staged.lock();
         (0..count).all(|index| {
             let place = place_of(index);
             let mut chunks = staged.chunks();
@@ -320,25 +374,23 @@ impl SlotStore {
 
     /// Whether a chunk is staged that lies there.
     pub fn is_staged(&self, offset_bytes: u64) -> bool {
-        let staging = &self.extents.staging;
-        staging.count.load(Acquire) > 0
-            && staging.staged.lock().chunks().any(|(chunk, _)| chunk.offset_bytes == offset_bytes)
+        self.count.load(Acquire) > 0
+            && self.staged.lock().chunks().any(|(chunk, _)| chunk.offset_bytes == offset_bytes)
     }
 
     /// Forgets chunks whose units are given back before anybody referred to them. Waits for a write of them that is under way:
     /// their places may be somebody else's afterwards.
     pub(in crate::space) fn unstage(&self, runs: &[Run]) {
-        let staging = &self.extents.staging;
-        if staging.count.load(Acquire) == 0 {
+        if self.count.load(Acquire) == 0 {
             return;
         }
         let ranges = self.ranges(runs);
         let is_kept = |chunk: &Chunk| !ranges.iter().any(|&(at, len)| chunk.overlaps(at, len));
-        let mut staged = staging.staged.lock();
+        let mut staged = self.staged.lock();
         while staged.is_writing
             && staged.full.as_ref().is_some_and(|full| !full.chunks.iter().all(is_kept))
         {
-            staging.written.wait(&mut staged);
+            self.written.wait(&mut staged);
         }
         staged.chunks.retain(is_kept);
         // Nobody else has it unless it is being written, and then nothing of it goes.
@@ -350,7 +402,7 @@ impl SlotStore {
 
     /// Offset and length in bytes of runs.
     fn ranges(&self, runs: &[Run]) -> Vec<(u64, u64)> {
-        let geometry = self.geometry();
+        let geometry = self.geometry;
         let unit_bytes = u64::from(geometry.unit_bytes());
         let range = |run: &Run| (geometry.unit_offset(run.unit), u64::from(run.units) * unit_bytes);
         runs.iter().map(range).collect()
@@ -358,7 +410,7 @@ impl SlotStore {
 
     fn note_count(&self, staged: &Staged) {
         let in_full = staged.full.as_ref().map_or(0, |full| full.chunks.len());
-        self.extents.staging.count.store(staged.chunks.len() + in_full, Release);
+        self.count.store(staged.chunks.len() + in_full, Release);
     }
 
     /// Writes the full buffer, which nobody is writing, and forgets what is in it.
@@ -373,10 +425,9 @@ impl SlotStore {
         drop(staged);
         let outcome = self.write_chunks(&full);
         drop(full);
-        let staging = &self.extents.staging;
-        let mut staged = staging.staged.lock();
+        let mut staged = self.staged.lock();
         staged.is_writing = false;
-        staging.written.notify_all();
+        self.written.notify_all();
         match outcome {
             Ok(()) => {
                 staged.spare = staged.full.take().and_then(Arc::into_inner).map(|full| full.loan);
@@ -417,35 +468,34 @@ impl SlotStore {
         if requests.is_empty() {
             return Ok(());
         }
-        self.file().write_batch(&requests)?;
-        self.extent_written();
+        self.file.write_batch(&requests)?;
+        self.door.wrote();
         Ok(())
     }
 
     /// Asks the thread to write the full buffer. False: there is no thread, and there will be none.
-    fn wake_staging_thread(self: &Arc<Self>, staged: &mut Staged) -> bool {
-        if !self.is_attended.load(Acquire) || staged.is_ending {
+    fn wake_thread(self: &Arc<Self>, staged: &mut Staged) -> bool {
+        if !self.may_have_thread.load(Acquire) || staged.is_ending {
             return false;
         }
         if staged.thread.is_none() {
-            let slots = self.clone();
-            let run = move || slots.write_full_buffers();
+            let staging = self.clone();
+            let run = move || staging.write_full_buffers();
             // Where there can be none, whoever fills a buffer writes it.
             let Ok(thread) = thread::spawn_named("hedgerow-values", run) else { return false };
             staged.thread = Some(thread);
         }
         staged.is_wanted = true;
-        self.extents.staging.wake.notify_one();
+        self.wake.notify_one();
         true
     }
 
     /// What the thread does, until it is to end or the file is being closed.
     fn write_full_buffers(&self) {
-        let staging = &self.extents.staging;
-        let mut staged = staging.staged.lock();
+        let mut staged = self.staged.lock();
         loop {
             while !staged.is_wanted && !staged.is_ending {
-                staging.wake.wait(&mut staged);
+                self.wake.wait(&mut staged);
             }
             if staged.is_ending {
                 return;
@@ -455,22 +505,21 @@ impl SlotStore {
                 continue;
             }
             // Whoever closes the file writes what is left.
-            let Ok(_writing) = self.enter_file() else { return };
+            let Ok(_writing) = self.door.enter() else { return };
             staged = match self.write_full(staged) {
                 Ok(staged) => staged,
                 // The next one who needs it is told, or tries it again.
-                Err(_) => staging.staged.lock(),
+                Err(_) => self.staged.lock(),
             };
         }
     }
 
     /// Ends the thread; from then on whoever fills a buffer writes it. Waits for a write that is under way.
-    pub fn end_staging_thread(&self) {
-        let staging = &self.extents.staging;
+    pub fn end_thread(&self) {
         let thread = {
-            let mut staged = staging.staged.lock();
+            let mut staged = self.staged.lock();
             staged.is_ending = true;
-            staging.wake.notify_all();
+            self.wake.notify_all();
             staged.thread.take()
         };
         if let Some(thread) = thread {
@@ -480,20 +529,20 @@ impl SlotStore {
     }
 }
 
-impl Borrower for SlotStore {
+impl Borrower for Staging {
     fn give_back(&self) {
         {
             // Whoever holds it is using it.
-            let Some(mut staged) = self.extents.staging.staged.try_lock() else { return };
+            let Some(mut staged) = self.staged.try_lock() else { return };
             let has_any = staged.loan.is_some() || staged.full.is_some() || staged.spare.is_some();
             if std::mem::take(&mut staged.was_used) || !has_any {
                 return;
             }
         }
-        let Ok(_writing) = self.enter_file() else { return };
+        let Ok(_writing) = self.door.enter() else { return };
         // If it fails the memory is still needed.
-        if self.write_staged().is_ok() {
-            self.extents.staging.staged.lock().give_back_loans();
+        if self.write_all().is_ok() {
+            self.staged.lock().give_back_loans();
         }
     }
 }

@@ -1,26 +1,24 @@
 //! Extents of the file as those who read and write large values use them.
 //!
 //! The other half of [`crate::space::slot_store`]: finds units, extending the file and reading bitmaps as needed; notes
-//! which extents records refer to; keeps units from being written again while somebody reads them; and lends the
-//! memory that goes between a value and the file (`loans.rs`). `Send + Sync`; waits and I/O happen with nothing locked.
+//! which extents records refer to; keeps units from being written again while somebody reads them; and hands on to the parts that
+//! large values have beside the state of the space: `door.rs`, `loans.rs` and `staging.rs`. `Send + Sync`; waits and I/O happen with
+//! nothing locked.
 //!
 //! Invariant: the delta of an epoch and what waits to be free change together.
 
-use super::loans::Loans;
-use super::staging::Staging;
-use crate::error::{Error, ErrorKind, Result};
+use super::door::ExtentWrite;
+use super::loans::{Borrower, Loan};
+use crate::error::Result;
 use crate::large::{Extent, Run};
 use crate::space::large::chunk_bytes;
 use crate::space::slot_store::SlotStore;
-use crate::space::zones::Growth;
+use crate::space::zone::Growth;
 use crate::types::Epoch;
 use crate::wait::Waiting;
-use hedgerow_sync::primitive::atomic::AtomicBool;
-use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
-use hedgerow_sync::primitive::{Arc, Condvar, Mutex, Weak};
+use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
+use hedgerow_sync::primitive::{Arc, Weak};
 use std::fmt;
-
-pub use super::loans::{Borrower, Loan};
 
 /// Chunks of an extent that is staged, at most. What is longer is written by whoever puts it: copied to a
 /// buffer, it would keep the others from the buffer for too long.
@@ -30,45 +28,6 @@ const FREED_AT_ONCE: u64 = 1 << 12;
 /// A checkpoint is due when so much of the file would be freed by it, and so large a part.
 const DUE_BYTES: u64 = 64 << 20;
 const DUE_PART: u64 = 8;
-
-/// What [`SlotStore`] has for extents beside the state of the space.
-#[derive(Default)]
-pub(in crate::space) struct ExtentIo {
-    /// There may be records in a stored form. Set before the first is put, and never cleared.
-    stored_forms: AtomicBool,
-    /// Whether keys in leaves may have labels.
-    long_keys: AtomicBool,
-    /// Some were written since the file was synced for that.
-    unsynced: AtomicBool,
-    writing: Mutex<Writing>,
-    written: Condvar,
-    loans: Arc<Loans>,
-    pub(in crate::space) staging: Staging,
-}
-
-/// Who writes to the file, or makes it longer, for an extent.
-#[derive(Default)]
-struct Writing {
-    count: usize,
-    closed: bool,
-}
-
-/// Somebody does; until the value is dropped.
-#[must_use]
-pub struct ExtentWrite<'s>(&'s ExtentIo);
-
-impl fmt::Debug for ExtentWrite<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ExtentWrite")
-    }
-}
-
-impl Drop for ExtentWrite<'_> {
-    fn drop(&mut self) {
-        self.0.writing.lock().count -= 1;
-        self.0.written.notify_all();
-    }
-}
 
 /// Somebody who may read any extent that a record refers to; until the value is dropped, or reads one of them only.
 #[must_use]
@@ -87,7 +46,7 @@ impl fmt::Debug for Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.slots.state().zones.reading_ends(self.from);
+            self.slots.state().zones.extents.reading_ends(self.from);
             self.slots.free_extents();
         }
     }
@@ -98,8 +57,8 @@ impl Reading {
     /// freed meanwhile only its units wait for the caller.
     pub fn only(mut self, extent: &Extent) -> ReadingOne {
         let mut state = self.slots.state();
-        state.zones.reading_one_begins(&extent.runs);
-        state.zones.reading_ends(self.from);
+        state.zones.extents.reading_one_begins(&extent.runs);
+        state.zones.extents.reading_ends(self.from);
         drop(state);
         self.has_ended = true;
         self.slots.free_extents();
@@ -129,7 +88,7 @@ impl Drop for ReadingOne {
 impl SlotStore {
     /// Sets how much memory buffers may take at a time. Before anybody borrows one.
     pub fn set_loan_bytes(&self, bytes: u64) {
-        self.extents.loans.set_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.loans.set_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
 
     /// Lends a buffer of as many chunks as there is memory for, one to `most`. Borrowers that are not using theirs give
@@ -145,61 +104,35 @@ impl SlotStore {
         waiting: &Waiting<'_>,
     ) -> Result<Loan> {
         let chunk = chunk_bytes(self.geometry()) as usize;
-        self.extents.loans.lend(chunk, most, borrower, waiting)
-    }
-
-    /// Whether there may be a buffer for so many staged bytes beside those of `lent_bytes`: together they leave a chunk.
-    /// True if there is no other one, for [`Self::most_staged_bytes`].
-    pub(in crate::space) fn may_stage(&self, len_bytes: usize, lent_bytes: usize) -> bool {
-        let chunk = chunk_bytes(self.geometry()) as usize;
-        let least = len_bytes.next_multiple_of(chunk);
-        lent_bytes == 0 || lent_bytes + least + chunk <= self.extents.loans.bytes()
-    }
-
-    /// [`Self::lend`] of a buffer for at least so many staged bytes, beside others of `lent_bytes`; of `most` chunks at most,
-    /// and no more than a third of the share or what these bytes need. What [`Self::may_stage`] allows.
-    pub(in crate::space) fn lend_to_stage(
-        &self,
-        len_bytes: usize,
-        most: usize,
-        lent_bytes: usize,
-        borrower: Weak<dyn Borrower>,
-        waiting: &Waiting<'_>,
-    ) -> Result<Loan> {
-        let chunk = chunk_bytes(self.geometry()) as usize;
-        let least = len_bytes.next_multiple_of(chunk);
-        let share = self.extents.loans.bytes();
-        let left = share.saturating_sub(lent_bytes + chunk);
-        let most_bytes = (most * chunk).min(share / 3).min(left);
-        self.extents.loans.lend(least, most_bytes / least, Some(borrower), waiting)
+        self.loans.lend(chunk, most, borrower, waiting)
     }
 
     /// The most bytes of an extent that are worth staging: two of them fit into half of the share.
     pub fn most_staged_bytes(&self) -> usize {
         let chunk = chunk_bytes(self.geometry()) as usize;
-        (self.extents.loans.bytes() / 4).min(STAGED_CHUNKS * chunk)
+        (self.loans.bytes() / 4).min(STAGED_CHUNKS * chunk)
     }
 
     /// Whether a value in a leaf may be in a stored form. To be asked after the value was read, or under the
     /// leaf's latch.
     #[inline]
     pub fn has_stored_forms(&self) -> bool {
-        self.extents.stored_forms.load(Acquire)
+        self.stored_forms.load(Acquire)
     }
 
     /// From now on it may. Before the first one is put.
     pub fn expect_stored_forms(&self) {
-        self.extents.stored_forms.store(true, Release);
+        self.stored_forms.store(true, Release);
     }
 
     /// Whether a key in a leaf may be a long one's, with a label.
     pub fn has_long_keys(&self) -> bool {
-        self.extents.long_keys.load(Acquire)
+        self.long_keys.load(Acquire)
     }
 
     /// From now on it may. Before the first one is put.
     pub fn expect_long_keys(&self) {
-        self.extents.long_keys.store(true, Release);
+        self.long_keys.store(true, Release);
     }
 
     /// Lets the caller write to the file for an extent, or make it longer, beside checkpoints and the pool. Nobody is let in
@@ -207,35 +140,25 @@ impl SlotStore {
     ///
     /// Errors: `Closed`.
     pub fn enter_file(&self) -> Result<ExtentWrite<'_>> {
-        let mut writing = self.extents.writing.lock();
-        if writing.closed {
-            return Err(Error::new(ErrorKind::Closed, "the database was closed"));
-        }
-        writing.count += 1;
-        Ok(ExtentWrite(&self.extents))
+        self.door.enter()
     }
 
     /// Lets nobody in any more, and waits for those who are.
     pub fn close_file(&self) {
-        let mut writing = self.extents.writing.lock();
-        writing.closed = true;
-        while writing.count > 0 {
-            self.extents.written.wait(&mut writing);
-        }
+        self.door.close();
     }
 
     /// An extent is written; before a record that refers to it is appended to the log.
     pub fn extent_written(&self) {
-        self.extents.unsynced.store(true, Release);
+        self.door.wrote();
     }
 
     /// Makes all extents durable that are staged, and of which [`Self::extent_written`] was told. One caller at a time.
     ///
     /// Errors: those of a write and a sync, after which nothing may be written any more.
     pub fn sync_extents(&self) -> Result<()> {
-        self.write_staged()?;
-        let is_due = self.extents.unsynced.swap(false, AcqRel);
-        if is_due {
+        self.staging().write_all()?;
+        if self.door.take_unsynced() {
             self.sync_data()?;
         }
         Ok(())
@@ -290,7 +213,7 @@ impl SlotStore {
     /// Gives back an extent that nothing ever referred to.
     pub fn discard_extent(&self, runs: &[Run]) {
         // First: from then on its place may be somebody else's.
-        self.unstage(runs);
+        self.staging().unstage(runs);
         self.state().zones.discard_extent(runs);
     }
 
@@ -323,14 +246,14 @@ impl SlotStore {
         self.after_record(&state);
         drop(state);
         if is_due {
-            self.request_unless_running();
+            self.checkpoints().request_unless_running();
         }
         Ok(())
     }
 
     /// Lets the caller read what records refer to from now on. `epoch`: the one now, or an earlier one.
     pub fn read_extents(self: &Arc<Self>, epoch: Epoch) -> Reading {
-        let from = self.state().zones.reading_begins(epoch);
+        let from = self.state().zones.extents.reading_begins(epoch);
         Reading { slots: self.clone(), from, has_ended: false }
     }
 
@@ -341,7 +264,7 @@ impl SlotStore {
 
     /// From now on nothing that a record referred to is free before [`Self::end_replay`].
     pub fn begin_replay(self: &Arc<Self>) -> Reading {
-        let from = self.state().zones.replay_begins();
+        let from = self.state().zones.extents.replay_begins();
         Reading { slots: self.clone(), from, has_ended: false }
     }
 
@@ -360,7 +283,7 @@ impl SlotStore {
         let mut state = self.state();
         reading.has_ended = true;
         state.zones.replay_ends();
-        state.zones.reading_ends(reading.from);
+        state.zones.extents.reading_ends(reading.from);
         state.zones.free_extents(u64::MAX);
     }
 

@@ -16,64 +16,18 @@
 //! Unlike those of pages, units are never free at once, not even if one epoch has seen them come and go: a replay
 //! of the log from the last checkpoint puts each record again, and must find nothing else in its units.
 //!
-//! Invariants: `writing_units` counts the units of step 1; `left_units` those of step 3, each held. What is freed
-//! is not referred to by the newest checkpoint. Not shared: the caller's lock covers each call.
+//! Invariants: the account of the steps (`extent_space.rs`) agrees with the bitmaps. What is freed is not referred to by the newest
+//! checkpoint. Not shared: the caller's lock covers each call.
 
 use crate::error::{Error, Result};
 use crate::large::{Extent, Run};
 use crate::space::bits::{clear_bits, set_bits};
 use crate::space::geometry::{Geometry, HEADER_REGION_BYTES};
-use crate::space::table::LoadGroup;
-use crate::space::unit_set::UnitSet;
-use crate::space::zones::{Blocks, EXTENT_STREAM, Growth, Want, Zones};
+use crate::space::table_part::LoadGroup;
+use crate::space::zone::{Blocks, Growth, Want};
+use crate::space::zones::{EXTENT_STREAM, Zones};
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use std::collections::{BTreeMap, VecDeque};
-
-/// What the allocator knows of extents.
-#[derive(Debug, Default)]
-pub(in crate::space) struct ExtentSpace {
-    writing_units: u64,
-    /// Left, by the epoch in which they were, which never falls.
-    left: VecDeque<(Epoch, Run)>,
-    left_units: u64,
-    /// Units of extents that the log of a replay under way names, and those that it has superseded. There may be as many
-    /// as the log has records, so they are bits.
-    named: UnitSet,
-    left_in_replay: UnitSet,
-    is_replaying: bool,
-    /// Of these, those that were left since a checkpoint took what there was.
-    fresh_units: u64,
-    /// Who may read any extent: how many began in which epoch, or just before it ended.
-    readers: BTreeMap<Epoch, u32>,
-    /// Who reads one extent, by the first units of its runs.
-    read_runs: BTreeMap<u64, ReadRun>,
-}
-
-/// A run that is being read.
-#[derive(Debug, Default)]
-struct ReadRun {
-    readers: u32,
-    /// Nothing else needs it any more. One run, unless the file is damaged.
-    freed: Vec<Run>,
-}
-
-/// Memory of one of them, with its share of the tree.
-const READ_RUN_BYTES: usize = 64;
-
-impl ExtentSpace {
-    pub(in crate::space) fn left_units(&self) -> u64 {
-        self.left_units
-    }
-
-    pub(in crate::space) fn memory_bytes(&self) -> usize {
-        self.left.capacity() * size_of::<(Epoch, Run)>()
-            + self.readers.len() * 64
-            + self.read_runs.len() * READ_RUN_BYTES
-            + self.named.memory_bytes()
-            + self.left_in_replay.memory_bytes()
-    }
-}
 
 impl Zones {
     /// Takes `units` units in at most `max_runs` runs. At least `keep_slots` slots of pages stay free in solid
@@ -97,7 +51,7 @@ impl Zones {
                 self.growing_for(want);
             })?
         };
-        self.extents.writing_units += units;
+        self.extents.writing(units);
         if self.room.load(Relaxed) < keep_slots {
             // Pages that were let in need that room: there has to be more of it first.
             self.discard_extent(&runs);
@@ -235,8 +189,7 @@ impl Zones {
     /// Gives back units that [`Self::allocate_extent`] handed out and nothing referred to.
     pub fn discard_extent(&mut self, runs: &[Run]) {
         for &run in runs {
-            self.extents.writing_units =
-                self.extents.writing_units.saturating_sub(u64::from(run.units));
+            self.extents.discarded(u64::from(run.units));
             self.for_each_piece(run, |zones, zone, first, count| {
                 zones.release_in(zone, first, count)
             });
@@ -245,94 +198,33 @@ impl Zones {
 
     /// Units of extents that are held and that nothing refers to yet.
     pub fn writing_units(&self) -> u64 {
-        self.extents.writing_units
+        self.extents.writing_units()
     }
 
     /// The extent's record was put.
     pub fn extent_entered(&mut self, extent: &Extent) {
-        let extents = &mut self.extents;
-        for run in &extent.runs {
-            let units = u64::from(run.units);
-            // A replay may put a record again whose extent the checkpoint refers to, and which it has superseded just now.
-            let is_left = extents.left_in_replay.remove_all(run.unit, run.units);
-            match is_left {
-                true => extents.left_units -= units,
-                false => extents.writing_units = extents.writing_units.saturating_sub(units),
-            }
-        }
+        self.extents.entered(extent);
     }
 
     /// The extent's record was superseded in `epoch`. The caller has seen that the extent fits. Returns how many bytes
     /// the next checkpoint will set free.
     pub(in crate::space) fn extent_left(&mut self, extent: &Extent, epoch: Epoch) -> u64 {
-        // Writers of two epochs may be inside when one begins.
-        let epoch = self.extents.left.back().map_or(epoch, |&(last, _)| last.max(epoch));
-        let extents = &mut self.extents;
-        for &run in &extent.runs {
-            let mut units = u64::from(run.units);
-            if extents.is_replaying {
-                // Each unit once: the log of a damaged store may supersede it more often.
-                let before = extents.left_in_replay.len();
-                extents.left_in_replay.insert(run.unit, run.units);
-                units = extents.left_in_replay.len() - before;
-            } else {
-                extents.left.push_back((epoch, run));
-            }
-            extents.left_units += units;
-            extents.fresh_units += units;
-        }
-        self.extents.fresh_units * u64::from(self.geometry.unit_bytes())
-    }
-
-    /// A checkpoint takes what was left until now.
-    pub(in crate::space) fn left_until_now(&mut self) {
-        self.extents.fresh_units = 0;
+        self.extents.left(extent, epoch) * u64::from(self.geometry.unit_bytes())
     }
 
     /// Units that wait to be free.
     #[cfg(hedgerow_internals)]
     pub fn left_units(&self) -> u64 {
-        self.extents.left_units
-    }
-
-    /// Notes a reader of extents who begins in `epoch`, before it looks which extent a record refers to. What it may
-    /// come to read is not written before [`Self::reading_ends`] was told the same number.
-    ///
-    /// Who supersedes a record may still be in the epoch before, so that is what counts.
-    pub(in crate::space) fn reading_begins(&mut self, epoch: Epoch) -> Epoch {
-        let from = Epoch(epoch.0.saturating_sub(1));
-        *self.extents.readers.entry(from).or_insert(0) += 1;
-        from
-    }
-
-    /// A replay begins, before anything that it supersedes; as [`Self::reading_begins`], before every epoch.
-    pub(in crate::space) fn replay_begins(&mut self) -> Epoch {
-        self.extents.is_replaying = true;
-        self.reading_begins(Epoch(0))
+        self.extents.left_units()
     }
 
     /// After the checkpoint that ends a replay: what the log named, and what was superseded, is free unless something refers
     /// to it.
     pub(in crate::space) fn replay_ends(&mut self) {
-        let extents = &mut self.extents;
-        extents.is_replaying = false;
-        extents.writing_units = 0;
-        extents.left_units -= extents.left_in_replay.len();
-        let mut all = std::mem::take(&mut extents.named);
-        all.merge(std::mem::take(&mut extents.left_in_replay));
+        let all = self.extents.take_replayed();
         all.for_each_run(|unit, units| {
             self.for_each_piece(Run { unit, units }, Zones::release_unreferenced);
         });
-    }
-
-    /// A reader has ended; [`Self::free_extents`] may free something.
-    pub(in crate::space) fn reading_ends(&mut self, from: Epoch) {
-        if let Some(count) = self.extents.readers.get_mut(&from) {
-            *count -= 1;
-            if *count == 0 {
-                self.extents.readers.remove(&from);
-            }
-        }
     }
 
     /// Frees runs that nobody needs any more: of at least `most` units, if there are as many. False: there are no
@@ -340,49 +232,34 @@ impl Zones {
     pub fn free_extents(&mut self, most: u64) -> bool {
         let mut freed = 0;
         let durable = self.quarantine.durable();
-        while let Some(&(epoch, run)) = self.extents.left.front() {
-            let is_read = self.extents.readers.range(..=epoch).next().is_some();
+        while let Some((epoch, run)) = self.extents.first_left() {
             let is_needed = epoch > durable;
-            if is_needed || is_read || self.quarantine.is_pinned_before(epoch) {
+            if is_needed
+                || self.extents.may_be_read(epoch)
+                || self.quarantine.is_pinned_before(epoch)
+            {
                 return false;
             }
             if freed >= most {
                 return true;
             }
-            self.extents.left.pop_front();
             freed += u64::from(run.units);
-            match self.extents.read_runs.get_mut(&run.unit) {
-                Some(read) => read.freed.push(run),
-                _ => self.free_left(run),
+            if let Some(run) = self.extents.take_first_left() {
+                self.free_left(run);
             }
         }
         false
     }
 
     fn free_left(&mut self, run: Run) {
-        self.extents.left_units -= u64::from(run.units);
+        self.extents.freed(run);
         self.for_each_piece(run, Zones::release_unreferenced);
-    }
-
-    /// Notes that these runs of an extent are being read, whoever else needs them. While they cannot be free: the caller is
-    /// between [`Self::reading_begins`] and [`Self::reading_ends`], and has looked up the record in between.
-    pub(in crate::space) fn reading_one_begins(&mut self, runs: &[Run]) {
-        for run in runs {
-            self.extents.read_runs.entry(run.unit).or_default().readers += 1;
-        }
     }
 
     /// A reader of these runs has ended. What nobody else needs is free.
     pub(in crate::space) fn reading_one_ends(&mut self, runs: &[Run]) {
-        for run in runs {
-            let Some(read) = self.extents.read_runs.get_mut(&run.unit) else { continue };
-            read.readers -= 1;
-            if read.readers == 0
-                && let Some(read) = self.extents.read_runs.remove(&run.unit)
-            {
-                // All that they waited for was this reader: whatever began since has found another record.
-                read.freed.into_iter().for_each(|run| self.free_left(run));
-            }
+        for &run in runs {
+            self.extents.reading_run_ends(run).into_iter().for_each(|run| self.free_left(run));
         }
     }
 
@@ -390,15 +267,16 @@ impl Zones {
     /// at all the caller has seen, and loaded their groups. To be followed by [`Self::replay_ends`].
     pub(in crate::space) fn hold_extent(&mut self, extent: &Extent) {
         for &run in &extent.runs {
+            let mut fresh = 0;
             self.for_each_piece(run, |zones, zone, first, count| {
                 let (words, info) = zones.held_mut(zone);
                 let set = set_bits(words, first, count);
                 info.free -= set;
                 zones.held_units += u64::from(set);
-                zones.extents.writing_units += u64::from(set);
+                fresh += u64::from(set);
                 zones.reclass(zone);
             });
-            self.extents.named.insert(run.unit, run.units);
+            self.extents.named(run, fresh);
         }
     }
 
@@ -557,19 +435,5 @@ mod tests {
         assert_eq!(allowed(&[], u32::MAX), Want::Full);
         zones.truncating = Some(1);
         assert_eq!(zones.want_zones(&[], 2, Growth::Allowed), Want::Truncating);
-    }
-
-    #[test]
-    fn memory_is_that_of_runs_that_were_left_and_of_readers() {
-        let mut extents = ExtentSpace::default();
-        assert_eq!(extents.memory_bytes(), 0);
-        for unit in 0..10 {
-            extents.left.push_back((Epoch(1), Run { unit, units: 1 }));
-        }
-        let runs = extents.left.capacity();
-        assert!(runs >= 10);
-        assert_eq!(extents.memory_bytes(), runs * 24);
-        extents.readers.extend([(Epoch(1), 1), (Epoch(2), 5)]);
-        assert_eq!(extents.memory_bytes(), runs * 24 + 2 * 64);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::extremes::table_checkpoint;
 use super::forged::{Case, Parts};
-use super::zones::Loaded;
+use super::zone::Loaded;
 use super::*;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
@@ -47,7 +47,7 @@ fn memory_is_that_of_groups_bitmaps_table_and_what_is_held_back() {
     let without = groups * size_of_val(&zones.groups[0])
         + words * 8
         + zone_bytes
-        + parts * size_of::<table::TablePart>();
+        + parts * size_of::<table_part::TablePart>();
     let quarantine = zones.quarantine.memory_bytes();
     assert_eq!(zones.memory_bytes(), without + quarantine);
     // What was left in an epoch that no checkpoint has made durable waits.

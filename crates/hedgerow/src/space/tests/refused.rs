@@ -352,15 +352,15 @@ fn a_pinned_checkpoint_keeps_the_extents_that_it_refers_to() {
 #[test]
 fn a_reader_that_never_began_sets_nothing_free() {
     let (mut zones, extent, root) = left_extent();
-    let from = zones.reading_begins(Epoch(2));
+    let from = zones.extents.reading_begins(Epoch(2));
     zones.extent_left(&extent, Epoch(2));
     let (mut parts, leave) =
         (Parts::new(), |zones: &mut Zones| zones.unrefer_extent(&extent).unwrap());
     table_checkpoint(&mut zones, Epoch(2), root, &mut parts, None, leave);
-    zones.reading_ends(Epoch(7));
+    zones.extents.reading_ends(Epoch(7));
     zones.free_extents(u64::MAX);
     assert_eq!(zones.left_units(), units(&zones, &extent));
-    zones.reading_ends(from);
+    zones.extents.reading_ends(from);
     zones.free_extents(u64::MAX);
     assert_eq!(zones.left_units(), 0);
     zones.verify().unwrap();
@@ -369,14 +369,14 @@ fn a_reader_that_never_began_sets_nothing_free() {
 #[test]
 fn an_extent_whose_record_a_replay_puts_again_stays() {
     let (mut zones, extent, root) = left_extent();
-    let replay = zones.replay_begins();
+    let replay = zones.extents.replay_begins();
     zones.extent_left(&extent, Epoch(2));
     assert_eq!(zones.left_units(), units(&zones, &extent));
     zones.extent_entered(&extent);
     assert_eq!((zones.left_units(), zones.writing_units()), (0, 0));
     checkpoint(&mut zones, 2, root, |_| ());
     zones.replay_ends();
-    zones.reading_ends(replay);
+    zones.extents.reading_ends(replay);
     zones.free_extents(u64::MAX);
     zones.verify().unwrap();
     let mut taken = Vec::new();
@@ -392,9 +392,9 @@ fn an_extent_that_is_read_is_free_after_its_last_reader_and_others_are_free_befo
     let other = self::extent(&mut zones, 40_000, 1);
     zones.extent_entered(&other);
     for _ in 0..2 {
-        let from = zones.reading_begins(Epoch(2));
-        zones.reading_one_begins(&extent.runs);
-        zones.reading_ends(from);
+        let from = zones.extents.reading_begins(Epoch(2));
+        zones.extents.reading_one_begins(&extent.runs);
+        zones.extents.reading_ends(from);
     }
     zones.extent_left(&extent, Epoch(2));
     zones.extent_left(&other, Epoch(2));
@@ -419,10 +419,10 @@ fn what_a_replay_held_beyond_the_file_is_nobodys() {
     let mut zones = free_zones(2);
     let before = zones.report();
     let runs = vec![Run { unit: 1 << 20, units: 40 }].into();
-    let replay = zones.replay_begins();
+    let replay = zones.extents.replay_begins();
     zones.extent_left(&Extent { len_bytes: 20_000, seed: 1, runs }, Epoch(2));
     zones.replay_ends();
-    zones.reading_ends(replay);
+    zones.extents.reading_ends(replay);
     assert_eq!(zones.report(), before);
     zones.verify().unwrap();
 }

@@ -292,26 +292,26 @@ fn bitmaps_that_cannot_be_read_are_an_error_unless_nobody_wants_them_any_more() 
 fn nobody_waits_for_checkpoints_while_somebody_keeps_them_from_beginning() {
     let slots = store_over(new_file(&RamDisk::new()), Zones::create(small()), 0);
     slots.page_freed(PageId(4), Epoch(1), Slot::NONE, Epoch(0)).unwrap();
-    assert!(slots.is_delta_full());
+    assert!(slots.checkpoints().is_delta_full());
     slots.attend();
     let since = Moment::now();
-    let passing = slots.suspend_waits();
-    slots.wait_for_delta_room(&crate::wait::Waiting::Forever).unwrap();
-    assert!(!slots.wait_for_next_checkpoint(&crate::wait::Waiting::Forever).unwrap());
+    let passing = slots.checkpoints().suspend_waits();
+    slots.checkpoints().wait_for_delta_room(&crate::wait::Waiting::Forever).unwrap();
+    assert!(!slots.checkpoints().wait_for_next(&crate::wait::Waiting::Forever).unwrap());
     assert!(since.elapsed() < Duration::from_secs(30));
-    assert!(slots.is_delta_full(), "there is no more room than there was");
+    assert!(slots.checkpoints().is_delta_full(), "there is no more room than there was");
     drop(passing);
     // From then on they wait again, and learn how it ended.
     for fails in [false, true] {
-        slots.request_checkpoint();
-        assert!(slots.wait_until_wanted());
+        slots.checkpoints().request();
+        assert!(slots.checkpoints().wait_until_wanted());
         let other = slots.clone();
         let taken = thread::spawn_named("checkpoint", move || {
-            assert!(other.wait_until_wanted());
+            assert!(other.checkpoints().wait_until_wanted());
             let error = Error::new(ErrorKind::DiskFull, "no room");
             other.checkpoint_ended(if fails { Err(&error) } else { Ok(()) });
         });
-        let waited = slots.wait_for_next_checkpoint(&crate::wait::Waiting::Forever);
+        let waited = slots.checkpoints().wait_for_next(&crate::wait::Waiting::Forever);
         taken.unwrap().join().unwrap();
         match waited {
             Ok(ended) => assert!(ended && !fails),
@@ -501,7 +501,7 @@ fn a_checkpoint_is_wanted_once_it_would_free_much() {
     let is_wanted = Arc::new(Mutex::new(false));
     let waiter = {
         let (slots, is_wanted) = (slots.clone(), is_wanted.clone());
-        let wait = move || *is_wanted.lock() = slots.wait_until_wanted();
+        let wait = move || *is_wanted.lock() = slots.checkpoints().wait_until_wanted();
         thread::spawn_named("waiter", wait).unwrap()
     };
     for extent in &extents[..2] {

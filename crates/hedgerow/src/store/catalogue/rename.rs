@@ -83,7 +83,7 @@ impl Catalogue {
         room: Option<Room<'_>>,
     ) -> Result<()> {
         let _creating = self.creating.lock();
-        let _unhindered = self.pool.slots().map(|slots| slots.suspend_waits());
+        let _unhindered = self.pool.slots().map(|slots| slots.checkpoints().suspend_waits());
         let mut names = self.names.write();
         let put =
             |name: &str, record: Record| self.tree.put_to_free(name.as_bytes(), &record.encode());

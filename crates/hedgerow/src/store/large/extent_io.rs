@@ -312,7 +312,7 @@ pub(in crate::store) fn read_chunks(
         let place = extent.place(geometry, first + next as u64);
         (place.offset_bytes, place.stored_bytes)
     };
-    let is_staged = slots.read_staged(count, place_of, buffer, chunk);
+    let is_staged = slots.staging().read(count, place_of, buffer, chunk);
     if !is_staged {
         slots.file().read_at(place.offset_bytes, &mut buffer[..len])?;
     }

@@ -79,7 +79,7 @@ impl PlacedValue {
             seal_chunk(extent.seed, index as u64, to);
         };
         pool.check_poison()?;
-        slots.stage(&places, fill, waiting).inspect_err(|error| poison(pool, error))?;
+        slots.staging().stage(&places, fill, waiting).inspect_err(|error| poison(pool, error))?;
         slots.expect_stored_forms();
         pool.keep_value(extent.seed, value, true);
         Ok(Some(placed))

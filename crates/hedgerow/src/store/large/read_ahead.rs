@@ -49,7 +49,7 @@ impl Store {
                 break;
             }
             // It was put a moment ago.
-            if slots.is_staged(places[0].offset_bytes) {
+            if slots.staging().is_staged(places[0].offset_bytes) {
                 continue;
             }
             for place in &places {

@@ -27,7 +27,7 @@ use crate::space::image;
 use crate::space::large::{chunk_bytes, is_chunk};
 use crate::space::map::MapView;
 use crate::space::part::{self, PartBytes};
-use crate::space::slot_store::PartFile;
+use crate::space::part_file::PartFile;
 use crate::storage::{AlignedBuffer, File};
 use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@ use super::*;
 use crate::checksum::page_checksum;
 use crate::page::header;
 use crate::space::large::CHUNK_HEADER_BYTES;
-use crate::space::slot_store::PartFile;
+use crate::space::part_file::PartFile;
 use crate::storage::{DirectIo, File, OpenMode};
 use crate::store::{PoolTree, RepairReport, log_path};
 use crate::tree::Tree;

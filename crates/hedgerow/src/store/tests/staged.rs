@@ -76,7 +76,7 @@ fn a_value_that_was_given_up_is_not_written_over_the_next_one() {
         keys.push(key);
         assert!(keys.len() < 1000, "nobody gets {its:?}");
     }
-    store.shared.slots.as_ref().unwrap().write_staged().unwrap();
+    store.shared.slots.as_ref().unwrap().staging().write_all().unwrap();
     assert_eq!(in_file(&store, &wrens, b"first"), value(1, 2000));
     for key in keys {
         assert_eq!(in_file(&store, &wrens, &key), [b'x'; 3000]);
@@ -94,7 +94,7 @@ fn what_could_not_be_written_is_still_there() {
     }
     let slots = store.shared.slots.as_ref().unwrap();
     disk.inject(Fault::once(CallKind::Write, 0, Fault::ENOSPC));
-    assert_eq!(slots.write_staged().unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(slots.staging().write_all().unwrap_err().kind(), ErrorKind::DiskFull);
     for n in 0..5 {
         let found = find_large(&store, &wrens, &[n]).unwrap().unwrap();
         assert_eq!(found.len_bytes(), 1500);
@@ -192,7 +192,7 @@ fn beside_a_write(
     let (begun, written) = (file.batches_begun.load(SeqCst), file.batches_written.load(SeqCst));
     file.batches_wait.store(true, SeqCst);
     let writer = slots.clone();
-    let writes = thread::spawn_named("writes", move || writer.write_staged().unwrap());
+    let writes = thread::spawn_named("writes", move || writer.staging().write_all().unwrap());
     while file.batches_begun.load(SeqCst) == begun {
         thread::yield_now();
     }
@@ -208,7 +208,7 @@ fn beside_a_write(
     file.batches_wait.store(false, SeqCst);
     writes.unwrap().join().unwrap();
     drop(waiting.unwrap().join().unwrap());
-    slots.write_staged().unwrap();
+    slots.staging().write_all().unwrap();
     assert!(is_clean(&store));
 }
 
@@ -221,7 +221,7 @@ fn values_are_staged_and_read_while_others_are_written() {
         assert_eq!(in_file(store, wrens, b"second"), value(2, 3000));
     };
     beside_a_write(&first, meanwhile, |slots, later| {
-        slots.write_staged().unwrap();
+        slots.staging().write_all().unwrap();
         Some(later)
     });
 }
@@ -233,7 +233,7 @@ fn whoever_needs_values_in_the_file_waits_for_who_is_writing_them() {
         &value(1, 2000),
         |_, _| (),
         |slots, later| {
-            slots.write_staged().unwrap();
+            slots.staging().write_all().unwrap();
             Some(later)
         },
     );
@@ -298,7 +298,7 @@ fn what_the_thread_could_not_write_is_told_to_the_next_one() {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(slots.write_staged().unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(slots.staging().write_all().unwrap_err().kind(), ErrorKind::Io);
     store.place(&value(1, 900), 200, &crate::Wait::Forever).unwrap_err();
     store.checkpoint().unwrap_err();
     assert!(store.close().is_err());

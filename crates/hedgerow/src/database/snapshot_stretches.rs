@@ -1,0 +1,179 @@
+//! What a snapshot sees of the leaves of a tree, a stretch at a time.
+//!
+//! Rank 7. The order of the looks (leaf, versions, whether the snapshot has gone over to a checkpoint) is that of `versions/`. `Send`; used by one
+//! thread at a time.
+
+use crate::database::stretch::{Stretch, Stretches, Wanted};
+use crate::error::{ErrorKind, Result};
+use crate::large::is_stored_form;
+use crate::store::{NO_LEAF, OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
+use crate::tree::{FrozenWalk, LeafRecords, LeafWalk, Target};
+use crate::types::Lsn;
+use hedgerow_sync::primitive::Arc;
+use std::ops::Bound;
+
+/// The leaves of a tree, and what of them a snapshot sees.
+pub(super) struct SnapshotStretches {
+    open: Arc<OpenSnapshot>,
+    tree: PoolTree,
+    leaf: LeafRecords,
+    /// Where the last stretch came from: along which of the two walks, so that the next one is looked for on the same.
+    is_pinned: bool,
+    walk: LeafWalk,
+    pinned_walk: FrozenWalk,
+    removed: Vec<Vec<u8>>,
+    value: Vec<u8>,
+}
+
+impl SnapshotStretches {
+    pub(super) fn new(open: Arc<OpenSnapshot>, tree: PoolTree) -> SnapshotStretches {
+        let leaf = tree.leaf_records();
+        SnapshotStretches {
+            open,
+            tree,
+            leaf,
+            is_pinned: false,
+            walk: LeafWalk::default(),
+            pinned_walk: FrozenWalk::default(),
+            removed: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// The removed keys of a stretch's range, in order.
+    fn find_removed(&mut self, stretch: &Stretch) -> Result<()> {
+        let lower = stretch.lower().map_or(Bound::Unbounded, Bound::Excluded);
+        let upper = stretch.upper().map_or(Bound::Unbounded, Bound::Included);
+        self.open.removed_within(self.tree.id(), lower, upper, &mut self.removed)
+    }
+}
+
+/// Whether a stretch was loaded, or the snapshot has gone over to a checkpoint meanwhile.
+#[derive(PartialEq, Eq)]
+enum Loaded {
+    Whole,
+    Elsewhere,
+}
+
+impl SnapshotStretches {
+    /// Copies the leaf of the tree.
+    fn copy_leaf(&mut self, wanted: Wanted<'_>) -> Result<()> {
+        let (tree, leaf, walk) = (&self.tree, &mut self.leaf, &mut self.walk);
+        let copied = match wanted {
+            Wanted::Next(beyond) => tree.copy_next_records(beyond, walk, leaf),
+            Wanted::At(target) => tree.copy_first_records(target, walk, leaf),
+        };
+        copied.inspect_err(|_| self.walk.forget())
+    }
+
+    /// Copies the leaf of the tree, or that of the pinned checkpoint that the snapshot reads instead. Gives which, and its stamp.
+    fn copy_some_leaf(&mut self, wanted: Wanted<'_>) -> Result<(Source, Lsn)> {
+        let (open, tree) = (self.open.clone(), self.tree.id());
+        // If the leaf before had changed since, this one has, too, most likely, and need not be read.
+        let mut source = if self.is_pinned { open.source(tree, NO_LEAF)? } else { Source::Leaf };
+        if !matches!(source, Source::Checkpoint(_)) {
+            let copied = self.copy_leaf(wanted);
+            let stamp = match &copied {
+                Ok(()) => self.leaf.stamp(),
+                Err(error) if error.kind() == ErrorKind::KeyspaceDropped => NO_LEAF,
+                Err(_) => return copied.map(|()| (source, NO_LEAF)),
+            };
+            source = open.source(tree, stamp)?;
+            self.is_pinned = matches!(source, Source::Checkpoint(_));
+            if !self.is_pinned {
+                copied.map_err(dropped_is_too_old)?;
+                return Ok((source, stamp));
+            }
+        }
+        self.walk.forget();
+        if let Source::Checkpoint(pin) = &source {
+            let (leaf, walk) = (&mut self.leaf, &mut self.pinned_walk);
+            open.pinned(pin, &self.tree, |pinned| match wanted {
+                Wanted::Next(beyond) => pinned.copy_next_records(beyond, walk, leaf),
+                Wanted::At(target) => pinned.copy_records(target, leaf),
+            })?;
+        }
+        // It is older than versions, and none of the leaves of the tree.
+        Ok((source, NO_LEAF))
+    }
+
+    /// Loads the range of the leaf in the tree, or the leaf of the pinned checkpoint that the snapshot reads instead.
+    fn try_load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<Loaded> {
+        let (source, stamp) = self.copy_some_leaf(wanted)?;
+        let open = self.open.clone();
+        let tree = self.tree.id();
+        to.begin(
+            |fence| self.leaf.append_lower_fence(fence),
+            |fence| self.leaf.append_upper_fence(fence),
+        );
+        let has_stored_forms = open.has_stored_forms();
+        let push = |to: &mut Stretch, key: &[u8], value: &[u8]| {
+            to.push(key, value, has_stored_forms && is_stored_form(value));
+        };
+        if matches!(source, Source::Leaf) && stamp <= open.lsn() {
+            self.leaf.for_each(|key, value| {
+                push(to, key, value);
+                true
+            });
+            return Ok(Loaded::Whole);
+        }
+        self.find_removed(to)?;
+        let mut removed = self.removed.iter().peekable();
+        let mut outcome = Ok(Loaded::Whole);
+        let old = &mut self.value;
+        let mut see = |to: &mut Stretch, key: &[u8], now: Option<&[u8]>| {
+            old.clear();
+            match (open.was(tree, key, stamp, old)?, &source) {
+                (Was::Version, _) => push(to, key, old),
+                (Was::Leaf, Source::Leaf) | (Was::Pinned, Source::Checkpoint(_)) => {
+                    if let Some(now) = now {
+                        push(to, key, now);
+                    }
+                }
+                (Was::Absent, _) | (Was::Leaf, Source::Nothing) => {}
+                (Was::Leaf | Was::Pinned, _) => return Ok(Loaded::Elsewhere),
+            }
+            Ok(Loaded::Whole)
+        };
+        self.leaf.for_each(|key, value| {
+            outcome = (|| {
+                while let Some(gone) = removed.next_if(|gone| gone.as_slice() < key) {
+                    if see(to, gone, None)? == Loaded::Elsewhere {
+                        return Ok(Loaded::Elsewhere);
+                    }
+                }
+                removed.next_if(|gone| gone.as_slice() == key);
+                see(to, key, Some(value))
+            })();
+            matches!(outcome, Ok(Loaded::Whole))
+        });
+        for gone in removed {
+            if matches!(outcome, Ok(Loaded::Whole)) {
+                outcome = see(to, gone, None);
+            }
+        }
+        // Only now, when all versions are read: a key that was removed may be in the checkpoint alone by then.
+        let is_pinned = |source: &Source| matches!(source, Source::Checkpoint(_));
+        let is_elsewhere = is_pinned(&open.source(tree, stamp)?) != is_pinned(&source);
+        Ok(if is_elsewhere { Loaded::Elsewhere } else { outcome? })
+    }
+}
+
+impl Stretches for SnapshotStretches {
+    fn load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<()> {
+        let longest = self.tree.max_key_bytes();
+        let mut wanted = match wanted {
+            // An own key: it comes behind a tree key, and before the next one.
+            Wanted::At(Target::Key(key)) if key.len() > longest => {
+                Wanted::At(Target::Above(&key[..longest]))
+            }
+            wanted => wanted,
+        };
+        // A snapshot goes over to a checkpoint once.
+        while self.try_load(wanted, to)? == Loaded::Elsewhere {
+            // The walk has come to that leaf already.
+            wanted = Wanted::At(wanted.target());
+        }
+        Ok(())
+    }
+}
