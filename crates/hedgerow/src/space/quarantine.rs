@@ -147,6 +147,11 @@ impl Quarantine {
         self.pins.range(..superseding).next().is_some()
     }
 
+    /// Whether the same pins hold back what was superseded in two epochs, the lower one first.
+    pub(super) fn is_pinned_alike(&self, lower: Epoch, higher: Epoch) -> bool {
+        self.pins.range(lower..higher).next().is_none()
+    }
+
     /// Takes back one pin. What nobody needs any more [`Self::release_ripe`] gives free.
     ///
     /// Errors: `InvalidArgument` if the checkpoint is not pinned.

@@ -11,12 +11,19 @@ use crate::space::unit_set::UnitSet;
 use crate::types::Epoch;
 use std::collections::{BTreeMap, VecDeque};
 
+/// Runs that are kept as they are at least, once they have to wait: a list of shorter ones takes more than a bit for each unit.
+const LONG_UNITS: u32 = 192;
+/// So many runs that have to wait are many: less than that is worth no set of bits, and is moved at once.
+const MANY_RUNS: usize = 1024;
+
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(in crate::space) struct ExtentSpace {
     writing_units: u64,
     /// Left, by the epoch in which they were, which never falls.
     left: VecDeque<(Epoch, Run)>,
+    /// Left before that, and somebody holds all of them back: by the last epoch in which any of a group was.
+    waiting: BTreeMap<Epoch, Waiting>,
     left_units: u64,
     /// Units of extents that the log of a replay under way names, and those that it has superseded. There may be as many
     /// as the log has records, so they are bits.
@@ -31,9 +38,45 @@ pub(in crate::space) struct ExtentSpace {
     read_runs: BTreeMap<u64, ReadRun>,
 }
 
+/// Units that the same ones hold back. There may be as many as somebody overwrites while a snapshot lives.
+#[derive(Debug, Default)]
+struct Waiting {
+    units: UnitSet,
+    long: Vec<Run>,
+}
+
+impl Waiting {
+    fn take_in(&mut self, run: Run) {
+        match run.units < LONG_UNITS {
+            true => self.units.insert(run.unit, run.units),
+            false => self.long.push(run),
+        }
+    }
+
+    /// Some of them, of `most` units at least if there are as many. None are left when it gives none.
+    fn take_some(&mut self, most: u64) -> Vec<Run> {
+        if let Some(run) = self.long.pop() {
+            return vec![run];
+        }
+        let mut taken: Vec<Run> = Vec::new();
+        self.units.take_some(usize::try_from(most).unwrap_or(usize::MAX), |unit| {
+            match taken.last_mut() {
+                Some(run) if run.unit + u64::from(run.units) == unit => run.units += 1,
+                _ => taken.push(Run { unit, units: 1 }),
+            }
+        });
+        taken
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.units.memory_bytes() + self.long.capacity() * size_of::<Run>() + 64
+    }
+}
+
 /// A run that is being read.
 #[derive(Debug, Default)]
 struct ReadRun {
+    units: u32,
     readers: u32,
     /// Nothing else needs it any more. One run, unless the file is damaged.
     freed: Vec<Run>,
@@ -45,6 +88,7 @@ const READ_RUN_BYTES: usize = 64;
 impl ExtentSpace {
     pub(in crate::space) fn memory_bytes(&self) -> usize {
         self.left.capacity() * size_of::<(Epoch, Run)>()
+            + self.waiting.values().map(Waiting::memory_bytes).sum::<usize>()
             + self.readers.len() * 64
             + self.read_runs.len() * READ_RUN_BYTES
             + self.named.memory_bytes()
@@ -109,25 +153,88 @@ impl ExtentSpace {
         self.fresh_units = 0;
     }
 
-    /// The run that was left first, and in which epoch.
-    pub(super) fn first_left(&self) -> Option<(Epoch, Run)> {
-        self.left.front().copied()
-    }
-
-    /// Whether somebody may read what was left in `epoch`, without having said which extent.
-    pub(super) fn may_be_read(&self, epoch: Epoch) -> bool {
-        self.readers.range(..=epoch).next().is_some()
-    }
-
-    /// Nobody but who reads this very run needs the one any more that was left first. It is the caller's to free; `None` if somebody
-    /// reads it, who frees it then.
-    pub(super) fn take_first_left(&mut self) -> Option<Run> {
-        let (_, run) = self.left.pop_front()?;
-        match self.read_runs.get_mut(&run.unit) {
-            Some(read) => read.freed.push(run),
-            _ => return Some(run),
+    /// Takes out some of the runs that were left, of `most` units at least if there are as many. They are the caller's to free, but for what
+    /// somebody reads, who frees it then. `is_held`: whether something else than readers holds back what was left in an epoch, and so all
+    /// that was left later. `None`: there are none.
+    pub(super) fn take_left(
+        &mut self,
+        most: u64,
+        is_held: impl Fn(Epoch) -> bool,
+    ) -> Option<Vec<Run>> {
+        let readers = &self.readers;
+        let is_held = |epoch| is_held(epoch) || readers.range(..=epoch).next().is_some();
+        let mut taken = Vec::new();
+        if let Some(mut first) = self.waiting.first_entry() {
+            if is_held(*first.key()) {
+                return None;
+            }
+            taken = first.get_mut().take_some(most);
+            if taken.is_empty() {
+                first.remove();
+            }
+        } else {
+            let mut units = 0;
+            while units < most
+                && let Some((_, run)) = self.left.pop_front_if(|(epoch, _)| !is_held(*epoch))
+            {
+                units += u64::from(run.units);
+                taken.push(run);
+            }
+            if taken.is_empty() {
+                return None;
+            }
         }
-        None
+        Some(taken.into_iter().flat_map(|run| self.unread(run)).collect())
+    }
+
+    /// What was left up to a durable epoch, and is held back, takes a bit for each unit from now on if it is much: somebody may hold it for long.
+    /// Moves some of it; false: there is no more. `is_pinned_alike`: whether the same pins hold back what was left in two epochs.
+    pub(super) fn keep_waiting(
+        &mut self,
+        durable: Epoch,
+        is_pinned_alike: impl Fn(Epoch, Epoch) -> bool,
+    ) -> bool {
+        if self.waiting.is_empty() && self.left.len() < MANY_RUNS {
+            return false;
+        }
+        for _ in 0..MANY_RUNS {
+            let Some((epoch, run)) = self.left.pop_front_if(|(epoch, _)| *epoch <= durable) else {
+                // It may have been a long list.
+                self.left.shrink_to(2 * self.left.len());
+                return false;
+            };
+            let is_alike = |last: Epoch| {
+                last < epoch
+                    && is_pinned_alike(last, epoch)
+                    && self.readers.range(Epoch(last.0 + 1)..=epoch).next().is_none()
+            };
+            let before = match self.waiting.last_entry() {
+                Some(last) if is_alike(*last.key()) => Some(last.remove()),
+                _ => None,
+            };
+            self.waiting.entry(epoch).or_insert_with(|| before.unwrap_or_default()).take_in(run);
+        }
+        true
+    }
+
+    /// The parts of a run that nobody is reading. Who reads another part frees it.
+    fn unread(&mut self, run: Run) -> Vec<Run> {
+        let end = run.unit + u64::from(run.units);
+        let (mut parts, mut from) = (Vec::new(), run.unit);
+        let read = self.read_runs.range_mut(..end).rev();
+        let mut read: Vec<_> =
+            read.take_while(|(first, of)| *first + u64::from(of.units) > run.unit).collect();
+        read.reverse();
+        for (&first, of) in read {
+            let (start, stop) = (first.max(from), (first + u64::from(of.units)).min(end));
+            parts.extend((from < start).then(|| part(from, start)));
+            if start < stop {
+                of.freed.push(part(start, stop));
+            }
+            from = from.max(stop);
+        }
+        parts.extend((from < end).then(|| part(from, end)));
+        parts
     }
 
     /// A run that was left is free.
@@ -159,7 +266,9 @@ impl ExtentSpace {
     /// between [`Self::reading_begins`] and [`Self::reading_ends`], and has looked up the record in between.
     pub(in crate::space) fn reading_one_begins(&mut self, runs: &[Run]) {
         for run in runs {
-            self.read_runs.entry(run.unit).or_default().readers += 1;
+            let read = self.read_runs.entry(run.unit).or_default();
+            read.readers += 1;
+            read.units = read.units.max(run.units);
         }
     }
 
@@ -197,9 +306,16 @@ impl ExtentSpace {
     }
 }
 
+/// The units from one up to, and without, another one.
+fn part(from: u64, to: u64) -> Run {
+    Run { unit: from, units: (to - from) as u32 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::environment::{effort, fresh_seed};
+    use hedgerow_sync::primitive::random::SplitMix64;
 
     #[test]
     fn memory_is_that_of_runs_that_were_left_and_of_readers() {
@@ -213,5 +329,120 @@ mod tests {
         assert_eq!(extents.memory_bytes(), runs * 24);
         extents.readers.extend([(Epoch(1), 1), (Epoch(2), 5)]);
         assert_eq!(extents.memory_bytes(), runs * 24 + 2 * 64);
+    }
+
+    fn runs_of(unit: u64, units: u32) -> Extent {
+        let runs = vec![Run { unit, units }];
+        Extent { len_bytes: 1, seed: 1, runs: runs.into() }
+    }
+
+    #[test]
+    fn what_is_held_back_for_long_takes_a_bit_a_unit_whatever_is_left_meanwhile() {
+        let mut extents = ExtentSpace::default();
+        // A snapshot began, and everything is overwritten, with a checkpoint now and then.
+        let reader = extents.reading_begins(Epoch(2));
+        let (runs, units) = (400_000_u64, 4);
+        for n in 0..runs {
+            let epoch = Epoch(2 + n / 10_000);
+            extents.left(&runs_of(n * units, units as u32), epoch);
+            if n % 10_000 == 9_999 {
+                assert_eq!(extents.take_left(u64::MAX, |left| left > epoch), None);
+                while extents.keep_waiting(epoch, |_, _| true) {}
+            }
+        }
+        let most = (runs * units / 8) as usize * 5 / 4;
+        assert!(extents.memory_bytes() < most, "{} bytes", extents.memory_bytes());
+        assert_eq!(extents.left_units(), runs * units);
+        extents.reading_ends(reader);
+        while let Some(runs) = extents.take_left(1 << 16, |_| false) {
+            runs.into_iter().for_each(|run| extents.freed(run));
+        }
+        assert_eq!(extents.left_units(), 0);
+        assert!(extents.memory_bytes() < 64 << 10);
+    }
+
+    /// Against the rule, unit by unit: nothing is free while somebody may read it or a pin needs it, and everything is in the end.
+    #[test]
+    fn nothing_is_free_before_all_who_hold_it_back_have_ended() {
+        let mut random = SplitMix64::new(fresh_seed());
+        for _ in 0..30 * effort() {
+            let mut extents = ExtentSpace::default();
+            let (mut epoch, mut next, mut freed) = (3_u64, 0_u64, 0_u64);
+            let (mut readers, mut ones, mut pins) = (Vec::new(), Vec::new(), Vec::<u64>::new());
+            let mut left: BTreeMap<u64, u64> = BTreeMap::new();
+            for step in 0..400 {
+                match random.below(12) {
+                    0..3 => {
+                        for _ in 0..random.below(1500) {
+                            let units =
+                                if random.below(50) == 0 { 300 } else { 1 + random.below(4) };
+                            let run = Run { unit: next, units: units as u32 };
+                            if random.below(200) == 0 {
+                                extents.reading_one_begins(&[run]);
+                                ones.push(run);
+                            }
+                            let when = epoch - random.below(2);
+                            extents.left(&runs_of(next, units as u32), Epoch(when));
+                            left.extend((next..next + units).map(|unit| (unit, epoch)));
+                            next += units + random.below(2) * random.below(9000);
+                        }
+                    }
+                    3 => readers.push(extents.reading_begins(Epoch(epoch))),
+                    4 if !readers.is_empty() => {
+                        let at = random.below(readers.len() as u64) as usize;
+                        extents.reading_ends(readers.swap_remove(at));
+                    }
+                    5 => pins.push(epoch - 1),
+                    6 if !pins.is_empty() => {
+                        pins.swap_remove(random.below(pins.len() as u64) as usize);
+                    }
+                    7 if !ones.is_empty() => {
+                        let run = ones.swap_remove(random.below(ones.len() as u64) as usize);
+                        for run in extents.reading_run_ends(run) {
+                            extents.freed(run);
+                            for unit in run.unit..run.unit + u64::from(run.units) {
+                                assert!(left.remove(&unit).is_some());
+                            }
+                            freed += u64::from(run.units);
+                        }
+                    }
+                    8 | 9 => epoch += 1,
+                    _ => {}
+                }
+                if step == 399 {
+                    // All end.
+                    readers.drain(..).for_each(|reader| extents.reading_ends(reader));
+                    (pins, epoch) = (Vec::new(), epoch + 1);
+                }
+                // The checkpoint that ended the epoch before is durable. In `left` are epochs that may be later than those of the runs.
+                let durable = Epoch(epoch - 1);
+                let is_held = |of: Epoch| of > durable || pins.iter().any(|pin| *pin < of.0);
+                while let Some(runs) = extents.take_left(1 + random.below(5000), is_held) {
+                    for run in runs {
+                        extents.freed(run);
+                        freed += u64::from(run.units);
+                        for unit in run.unit..run.unit + u64::from(run.units) {
+                            let of = left.remove(&unit).expect("a unit is freed once");
+                            let of = Epoch(of.saturating_sub(1));
+                            assert!(!is_held(of) && readers.iter().all(|reader| *reader > of));
+                            let is_read = |run: &Run| {
+                                (run.unit..run.unit + u64::from(run.units)).contains(&unit)
+                            };
+                            assert!(!ones.iter().any(is_read));
+                        }
+                    }
+                }
+                let alike = |a: Epoch, b: Epoch| !pins.iter().any(|pin| (a.0..b.0).contains(pin));
+                while extents.keep_waiting(durable, alike) {}
+                assert_eq!(extents.left_units(), left.len() as u64);
+            }
+            for run in ones {
+                for run in extents.reading_run_ends(run) {
+                    extents.freed(run);
+                    freed += u64::from(run.units);
+                }
+            }
+            assert!(freed > 0 && extents.left_units() == 0);
+        }
     }
 }

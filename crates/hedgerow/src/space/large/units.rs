@@ -230,25 +230,20 @@ impl Zones {
     /// Frees runs that nobody needs any more: of at least `most` units, if there are as many. False: there are no
     /// more.
     pub fn free_extents(&mut self, most: u64) -> bool {
-        let mut freed = 0;
         let durable = self.quarantine.durable();
-        while let Some((epoch, run)) = self.extents.first_left() {
-            let is_needed = epoch > durable;
-            if is_needed
-                || self.extents.may_be_read(epoch)
-                || self.quarantine.is_pinned_before(epoch)
-            {
-                return false;
-            }
-            if freed >= most {
-                return true;
-            }
-            freed += u64::from(run.units);
-            if let Some(run) = self.extents.take_first_left() {
+        let mut freed = 0;
+        while freed < most {
+            let quarantine = &self.quarantine;
+            let is_held = |epoch| epoch > durable || quarantine.is_pinned_before(epoch);
+            let Some(runs) = self.extents.take_left(most - freed, is_held) else {
+                return self.extents.keep_waiting(durable, |a, b| quarantine.is_pinned_alike(a, b));
+            };
+            for run in runs {
+                freed += u64::from(run.units);
                 self.free_left(run);
             }
         }
-        false
+        true
     }
 
     fn free_left(&mut self, run: Run) {
