@@ -1,6 +1,6 @@
 //! What long snapshots and large transactions cost everybody else, by the clock.
 //!
-//! `held_snapshots overwrite|long|hundred|large [SECONDS [LIMIT_MIB [PART]]]` prints a line of JSON for the machine and one for what was measured:
+//! `held_snapshots overwrite|long|hundred|large|scans [SECONDS [LIMIT_MIB [PART]]]` prints a line of JSON for the machine and one for what was measured:
 //!
 //! - `overwrite`: one thread overwrites records at random, for `SECONDS` without a snapshot and for as long with one that is held throughout, in
 //!   turns of a tenth of that. Rates, the longest file and the most bytes of versions of both, and whether the snapshot still reads what it did.
@@ -10,13 +10,17 @@
 //!   whenever another one begins: a wrong value is an error. How many were given up, and the longest pause of the writer.
 //! - `large`: a reader gets records at random while transactions of a quarter of the limit are committed, for `SECONDS`. Quantiles of the
 //!   gets' times, beside those without.
+//! - `scans`: records a second that are read in order, for `SECONDS` in all: by a scan, by scans in a transaction and in a snapshot of just now, and in a
+//!   snapshot that lives in a checkpoint because all records were overwritten since, forwards and backwards. Each value is checked.
 //!
 //! A file in the directory for temporary files, with a log. Keys of 8 bytes, values of 100 that begin with the round in which they were put, and as
 //! many records as take `PART` of the limit, in percent (default: 50; 400 is four times the memory).
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "clocks of an example")]
 
-use hedgerow::{Database, Error, ErrorKind, Isolation, Keyspace, Options, Result, Snapshot};
+use hedgerow::{
+    Database, Error, ErrorKind, Isolation, Keyspace, Options, Records, Result, Snapshot,
+};
 use hedgerow_bench::machine;
 use hedgerow_sync::primitive::random::SplitMix64;
 use serde_json::{Value, json};
@@ -306,8 +310,51 @@ fn large(rig: &Rig, seconds: u64) -> Result<Value> {
     }))
 }
 
+/// Goes through records in order for a time, over and over; how many a second, each with the round that `is_right` wants.
+fn scan_rate<R: Records>(records: &R, most: Duration, forward: bool, round: u64) -> Result<f64> {
+    let (begun, mut count) = (Instant::now(), 0_u64);
+    while begun.elapsed() < most {
+        let mut all = records.iter();
+        while let Some(record) = if forward { all.next() } else { all.next_back() } {
+            assert_eq!(round_of(&record?.1), round, "a record is as it was");
+            count += 1;
+            if count.is_multiple_of(1024) && begun.elapsed() >= most {
+                break;
+            }
+        }
+    }
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
+}
+
+fn scans(rig: &Rig, seconds: u64) -> Result<Value> {
+    let each = Duration::from_millis(seconds * 1000 / 6);
+    let old = rig.db.snapshot()?;
+    for number in 0..rig.records {
+        rig.keyspace.put(&number.to_be_bytes(), &value(1))?;
+    }
+    rig.db.checkpoint()?;
+    let (pinned, new) = (old.keyspace(&rig.keyspace)?, rig.db.snapshot()?);
+    let new = new.keyspace(&rig.keyspace)?;
+    let transaction = rig.db.transaction(Isolation::Snapshot);
+    let own = transaction.keyspace(&rig.keyspace)?;
+    Ok(json!({
+        "records": rig.records,
+        "records_a_second": {
+            "scan": scan_rate(&rig.keyspace, each, true, 1)?,
+            "scan, backwards": scan_rate(&rig.keyspace, each, false, 1)?,
+            "transaction": scan_rate(&own, each, true, 1)?,
+            "snapshot of just now": scan_rate(&new, each, true, 1)?,
+            "snapshot in a checkpoint": scan_rate(&pinned, each, true, 0)?,
+            "snapshot in a checkpoint, backwards": scan_rate(&pinned, each, false, 0)?,
+        },
+        "snapshots given up": rig.db.stats()?.snapshots.given_up,
+    }))
+}
+
 fn usage() -> ! {
-    eprintln!("usage: held_snapshots overwrite|long|hundred|large [SECONDS [LIMIT_MIB [PART]]]");
+    eprintln!(
+        "usage: held_snapshots overwrite|long|hundred|large|scans [SECONDS [LIMIT_MIB [PART]]]"
+    );
     std::process::exit(2);
 }
 
@@ -323,6 +370,7 @@ fn main() -> Result<()> {
         "long" => |rig, seconds| long(rig.limit_bytes, seconds),
         "hundred" => hundred,
         "large" => large,
+        "scans" => scans,
         _ => usage(),
     };
     let (Some(seconds), Some(limit_mib), Some(part)) = numbers else { usage() };

@@ -15,10 +15,12 @@ use crate::buffer::pinned::PinnedCheckpoint;
 use crate::buffer::pool::BufferPool;
 use crate::error::Result;
 use crate::page::FrozenPages;
+use crate::space::large::chunk_bytes;
 use crate::space::part::{self, PartName};
 use crate::space::part_file::PartFile;
 use crate::storage::AlignedBuffer;
 use crate::types::{PART_BYTES, PageId, Slot};
+use crate::wait::Wait;
 use std::fmt;
 
 impl PinnedCheckpoint {
@@ -41,7 +43,15 @@ impl fmt::Debug for PinnedPages<'_> {
     }
 }
 
+/// Of all frames, how many pages are read ahead at most.
+const AHEAD_PART: usize = 16;
+
 impl PinnedPages<'_> {
+    /// Under which a page is kept.
+    fn name(&self, id: PageId) -> PieceName {
+        PieceName { seed: self.pin.page_seed, number: id.0 }
+    }
+
     /// A word of a part of the map. What is kept is the part, or the block of a page's length of it that has the word.
     fn word(&self, name: PartName, slot: Slot, at: usize) -> Result<u64> {
         let block_bytes = self.page_bytes().min(PART_BYTES);
@@ -74,7 +84,7 @@ impl FrozenPages for PinnedPages<'_> {
 
     fn read(&self, id: PageId, look: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.check_open()?;
-        let kept = PieceName { seed: self.pin.page_seed, number: id.0 };
+        let kept = self.name(id);
         let Err(look) = self.pool.look_at_piece(kept, look) else { return Ok(true) };
         let slot = self.pin.map.slot_of(id, &mut |name, slot, at| self.word(name, slot, at))?;
         if slot.is_none() {
@@ -87,5 +97,39 @@ impl FrozenPages for PinnedPages<'_> {
         self.pool.keep_piece(kept, &page);
         look(&page);
         Ok(true)
+    }
+
+    fn read_ahead(&self, ids: &[PageId]) -> usize {
+        let Some(&first) = ids.first() else { return 0 };
+        if self.pool.has_piece(self.name(first)) {
+            return ids.len();
+        }
+        let slots = self.pin.slots.slots();
+        // No more than stay until the scan comes to them.
+        let most = ids.len().min(self.pool.frames() as usize / AHEAD_PART);
+        let bytes = most * self.page_bytes();
+        let chunks = bytes.div_ceil(chunk_bytes(slots.geometry()) as usize);
+        // Nobody waits for room to read ahead.
+        let Ok(mut loan) = slots.lend(chunks, None, &Wait::Never.begin()) else { return 0 };
+        let most = most.min(loan.len() / self.page_bytes());
+        let slot_of = |id: PageId| {
+            let slot = self.pin.map.slot_of(id, &mut |name, slot, at| self.word(name, slot, at));
+            slot.ok().filter(|slot| !slot.is_none())
+        };
+        let absent = ids[..most].iter().filter(|id| !self.pool.has_piece(self.name(**id)));
+        let pages: Vec<(PageId, Slot)> =
+            absent.map_while(|id| Some((*id, slot_of(*id)?))).collect();
+        let read = slots.read_pages(&pages, &mut loan);
+        if self.check_open().is_err() {
+            return 0;
+        }
+        for (((id, _), page), read) in
+            pages.iter().zip(loan.chunks_exact(self.page_bytes())).zip(read)
+        {
+            if read.is_ok() {
+                self.pool.keep_piece(self.name(*id), page);
+            }
+        }
+        ids[..most].iter().take_while(|&&id| self.pool.has_piece(self.name(id))).count()
     }
 }

@@ -3,11 +3,12 @@
 //! Rank 7. The order of the looks (leaf, versions, whether the snapshot has gone over to a checkpoint) is that of `versions/`. `Send`; used by one
 //! thread at a time.
 
-use crate::database::stretch::{Stretch, Stretches};
+use crate::database::stretch::{Stretch, Stretches, Wanted};
 use crate::error::{ErrorKind, Result};
 use crate::large::is_stored_form;
 use crate::store::{NO_LEAF, OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
-use crate::tree::{LeafRecords, Target};
+use crate::tree::{FrozenWalk, LeafRecords, LeafWalk, Target};
+use crate::types::Lsn;
 use hedgerow_sync::primitive::Arc;
 use std::ops::Bound;
 
@@ -16,6 +17,10 @@ pub(super) struct SnapshotStretches {
     open: Arc<OpenSnapshot>,
     tree: PoolTree,
     leaf: LeafRecords,
+    /// Where the last stretch came from: along which of the two walks, so that the next one is looked for on the same.
+    is_pinned: bool,
+    walk: LeafWalk,
+    pinned_walk: FrozenWalk,
     removed: Vec<Vec<u8>>,
     value: Vec<u8>,
 }
@@ -23,7 +28,16 @@ pub(super) struct SnapshotStretches {
 impl SnapshotStretches {
     pub(super) fn new(open: Arc<OpenSnapshot>, tree: PoolTree) -> SnapshotStretches {
         let leaf = tree.leaf_records();
-        SnapshotStretches { open, tree, leaf, removed: Vec::new(), value: Vec::new() }
+        SnapshotStretches {
+            open,
+            tree,
+            leaf,
+            is_pinned: false,
+            walk: LeafWalk::default(),
+            pinned_walk: FrozenWalk::default(),
+            removed: Vec::new(),
+            value: Vec::new(),
+        }
     }
 
     /// The removed keys of a stretch's range, in order.
@@ -42,25 +56,52 @@ enum Loaded {
 }
 
 impl SnapshotStretches {
+    /// Copies the leaf of the tree.
+    fn copy_leaf(&mut self, wanted: Wanted<'_>) -> Result<()> {
+        let (tree, leaf, walk) = (&self.tree, &mut self.leaf, &mut self.walk);
+        let copied = match wanted {
+            Wanted::Next(beyond) => tree.copy_next_records(beyond, walk, leaf),
+            Wanted::At(target) => tree.copy_first_records(target, walk, leaf),
+        };
+        copied.inspect_err(|_| self.walk.forget())
+    }
+
+    /// Copies the leaf of the tree, or that of the pinned checkpoint that the snapshot reads instead. Gives which, and its stamp.
+    fn copy_some_leaf(&mut self, wanted: Wanted<'_>) -> Result<(Source, Lsn)> {
+        let (open, tree) = (self.open.clone(), self.tree.id());
+        // If the leaf before had changed since, this one has, too, most likely, and need not be read.
+        let mut source = if self.is_pinned { open.source(tree, NO_LEAF)? } else { Source::Leaf };
+        if !matches!(source, Source::Checkpoint(_)) {
+            let copied = self.copy_leaf(wanted);
+            let stamp = match &copied {
+                Ok(()) => self.leaf.stamp(),
+                Err(error) if error.kind() == ErrorKind::KeyspaceDropped => NO_LEAF,
+                Err(_) => return copied.map(|()| (source, NO_LEAF)),
+            };
+            source = open.source(tree, stamp)?;
+            self.is_pinned = matches!(source, Source::Checkpoint(_));
+            if !self.is_pinned {
+                copied.map_err(dropped_is_too_old)?;
+                return Ok((source, stamp));
+            }
+        }
+        self.walk.forget();
+        if let Source::Checkpoint(pin) = &source {
+            let (leaf, walk) = (&mut self.leaf, &mut self.pinned_walk);
+            open.pinned(pin, &self.tree, |pinned| match wanted {
+                Wanted::Next(beyond) => pinned.copy_next_records(beyond, walk, leaf),
+                Wanted::At(target) => pinned.copy_records(target, leaf),
+            })?;
+        }
+        // It is older than versions, and none of the leaves of the tree.
+        Ok((source, NO_LEAF))
+    }
+
     /// Loads the range of the leaf in the tree, or the leaf of the pinned checkpoint that the snapshot reads instead.
-    fn try_load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<Loaded> {
+    fn try_load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<Loaded> {
+        let (source, stamp) = self.copy_some_leaf(wanted)?;
         let open = self.open.clone();
         let tree = self.tree.id();
-        let (mut stamp, dropped) = match self.tree.copy_records(at, &mut self.leaf) {
-            Ok(()) => (self.leaf.stamp(), None),
-            Err(error) if error.kind() == ErrorKind::KeyspaceDropped => (NO_LEAF, Some(error)),
-            Err(error) => return Err(error),
-        };
-        let source = open.source(tree, stamp)?;
-        match (&source, dropped) {
-            (Source::Checkpoint(pin), _) => {
-                // It is older than versions, and none of the leaves of the tree.
-                stamp = NO_LEAF;
-                open.copy_pinned(pin, &self.tree, at, &mut self.leaf)?;
-            }
-            (_, Some(error)) => return Err(dropped_is_too_old(error)),
-            (_, None) => {}
-        }
         to.begin(
             |fence| self.leaf.append_lower_fence(fence),
             |fence| self.leaf.append_upper_fence(fence),
@@ -119,15 +160,20 @@ impl SnapshotStretches {
 }
 
 impl Stretches for SnapshotStretches {
-    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+    fn load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<()> {
         let longest = self.tree.max_key_bytes();
-        let at = match at {
+        let mut wanted = match wanted {
             // An own key: it comes behind a tree key, and before the next one.
-            Target::Key(key) if key.len() > longest => Target::Above(&key[..longest]),
-            at => at,
+            Wanted::At(Target::Key(key)) if key.len() > longest => {
+                Wanted::At(Target::Above(&key[..longest]))
+            }
+            wanted => wanted,
         };
         // A snapshot goes over to a checkpoint once.
-        while self.try_load(at, to)? == Loaded::Elsewhere {}
+        while self.try_load(wanted, to)? == Loaded::Elsewhere {
+            // The walk has come to that leaf already.
+            wanted = Wanted::At(wanted.target());
+        }
         Ok(())
     }
 }

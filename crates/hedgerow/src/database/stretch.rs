@@ -8,7 +8,7 @@
 //! the one before has ended; an error is sticky. `Send`; used by one thread at a time.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::tree::Target;
+use crate::tree::{Beyond, Target};
 use std::fmt;
 use std::ops::Bound;
 
@@ -102,12 +102,31 @@ impl Stretch {
     }
 }
 
+/// Which stretch is wanted.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted<'w> {
+    /// The one at a place.
+    At(Target<'w>),
+    /// The one beside that which was loaded last, whose end is the fence.
+    Next(Beyond<'w>),
+}
+
+impl<'w> Wanted<'w> {
+    /// Where it is.
+    pub(super) fn target(&self) -> Target<'w> {
+        match self {
+            Wanted::At(target) => *target,
+            Wanted::Next(beyond) => beyond.target(),
+        }
+    }
+}
+
 /// Where stretches come from.
 pub(super) trait Stretches: Send {
-    /// Loads the stretch at `at`.
+    /// Loads a stretch.
     ///
     /// Errors: those of reads; then there is nothing of use in `to`.
-    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()>;
+    fn load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<()>;
 
     /// Whether [`Self::saw`] is to be told.
     fn watches(&self) -> bool {
@@ -316,8 +335,11 @@ impl StretchCursor {
             self.fence.extend_from_slice(fence);
             let fence = &self.fence;
             self.is_loaded = false;
-            source
-                .load(if forward { Target::Above(fence) } else { Target::Key(fence) }, stretch)?;
+            let bound = match bound {
+                Bound::Included(key) | Bound::Excluded(key) => Some(key.as_slice()),
+                Bound::Unbounded => None,
+            };
+            source.load(Wanted::Next(Beyond { fence, forward, bound }), stretch)?;
             let advances = match forward {
                 true => stretch.upper().is_none_or(|upper| upper > fence.as_slice()),
                 false => stretch.is_above_lower(fence),
@@ -342,7 +364,7 @@ impl StretchCursor {
         };
         if !self.is_loaded || !key.is_some_and(|key| stretch.has_room_for(key)) {
             self.is_loaded = false;
-            source.load(key.map_or(Target::Last, Target::Key), stretch)?;
+            source.load(Wanted::At(key.map_or(Target::Last, Target::Key)), stretch)?;
             self.is_loaded = true;
         }
         let gap = key.map_or(stretch.len(), |key| stretch.place_of(key, is_above));

@@ -150,8 +150,9 @@ impl Inner {
     ) -> Result<()> {
         check_key(key)?;
         let room = tree.max_record_bytes() - tree.max_key_bytes();
-        let bytes = value_bytes + Cut::new(tree, key).start_bytes() as u64;
-        match bytes + escaped_bytes(&[]) as u64 <= room as u64 {
+        // A length may be anybody's number; what is too long stays that.
+        let bytes = value_bytes.saturating_add(Cut::new(tree, key).start_bytes() as u64);
+        match bytes.saturating_add(escaped_bytes(&[]) as u64) <= room as u64 {
             true => Ok(()),
             false => self.store.check_large(bytes, room),
         }

@@ -13,4 +13,10 @@ pub trait FrozenPages {
     /// # Errors
     /// Those of reading it; `Corrupted`.
     fn read(&self, id: PageId, look: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// Reads pages that will be asked for in this order, those that are not in memory with one submission, if the first is one of those.
+    /// Gives how many of them are in memory then, as far as there is room for them. A hint: what cannot be read is told when it is asked for.
+    fn read_ahead(&self, _ids: &[PageId]) -> usize {
+        0
+    }
 }

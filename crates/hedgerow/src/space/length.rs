@@ -12,7 +12,7 @@
 //! covers each call, and none of them does I/O.
 
 use super::bits::{clear_bits, set_bits};
-use super::zone::{Blocks, Group, Growth, UNKNOWN, WORTHWHILE, Want};
+use super::zone::{Blocks, Group, Growth, ROOMY, UNKNOWN, WORTHWHILE, Want};
 use super::zones::Zones;
 use crate::types::PART_BYTES;
 use hedgerow_sync::primitive::Arc;
@@ -127,14 +127,22 @@ impl Zones {
     /// What to do for room for so many pages more in solid zones, before it is needed. [`Want::Full`]: nothing can be done.
     /// The file grows by all of it at once: each step looks at every free zone.
     pub fn want_room(&mut self, growth: Growth, pages: u64) -> Want {
-        let last = if growth == Growth::Allowed { WORTHWHILE as u64 } else { 0 };
-        if let Some(group) = self.group_with_room(last) {
-            return match self.load_or_want(group) {
-                Ok(()) => self.want_room(growth, pages),
-                Err(want) => want,
-            };
+        let last = if growth == Growth::Allowed { WORTHWHILE } else { 0 };
+        for least in [ROOMY, last] {
+            // What is loaded first: after an opening nothing is, and a large file has many groups to read.
+            loop {
+                if let Some(fill) = self.fill_ahead(least) {
+                    return Want::Fill(fill);
+                }
+                let Some(group) = self.group_with_room(least as u64) else { break };
+                if let Err(want) = self.load_or_want(group) {
+                    return want;
+                }
+            }
         }
-        if let Some(fill) = self.fill_ahead(growth) {
+        if growth == Growth::Allowed
+            && let Some(fill) = self.fill_hole()
+        {
             return Want::Fill(fill);
         }
         let pages = pages.max(1);

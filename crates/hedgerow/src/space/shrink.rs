@@ -9,7 +9,7 @@
 
 use super::bits::{clear_bits, set_bits};
 use super::table_part::LoadGroup;
-use super::zone::{Blocks, CLASSES, Fill, Growth, ROOMY, UNKNOWN, WORTHWHILE};
+use super::zone::{Blocks, CLASSES, Fill, UNKNOWN};
 use super::zones::Zones;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 
@@ -127,22 +127,19 @@ impl Zones {
         self.put_back(zone);
     }
 
-    /// A zone to fill although nobody wants to write to it yet: the lowest that may have blocks and is worth it, or if none
-    /// is, and filling was not refused, the lowest hole. `None` if all that are loaded are solid.
-    pub fn fill_ahead(&mut self, growth: Growth) -> Option<Fill> {
+    /// A zone to fill although nobody wants to write to it yet: the lowest that may have blocks and has this much room, in sixteenths. `None`
+    /// if none that is loaded has.
+    pub(super) fn fill_ahead(&mut self, least: usize) -> Option<Fill> {
+        let class = |zone| self.zone(zone).map_or(0, |info| usize::from(info.class));
+        let zone = self.unsure.iter().copied().find(|&zone| class(zone) >= least)?;
+        Some(self.begin_fill(zone))
+    }
+
+    /// The lowest free zone without blocks, to fill it. `None` if none that is loaded is one.
+    pub(super) fn fill_hole(&mut self) -> Option<Fill> {
         // A last zone that is there in part does not count as a free one.
         let last = self.count.checked_sub(1).filter(|&zone| self.is_free(zone));
-        let unsure = |least: usize| {
-            let class = |zone| self.zone(zone).map_or(0, |info| usize::from(info.class));
-            let mut unsure = self.unsure.iter().copied();
-            unsure.find(|&zone| class(zone) >= least)
-        };
-        let least = if growth == Growth::Allowed { WORTHWHILE } else { 0 };
-        let hole = || {
-            let mut empty = self.free_zones().chain(last);
-            empty.find(|&zone| growth == Growth::Allowed && self.is_hole(zone))
-        };
-        let zone = unsure(ROOMY).or_else(|| unsure(least)).or_else(hole)?;
+        let zone = self.free_zones().chain(last).find(|&zone| self.is_hole(zone))?;
         Some(self.begin_fill(zone))
     }
 

@@ -49,6 +49,8 @@ mod runs;
 mod size_limit;
 #[cfg(unix)]
 mod stream;
+#[cfg(unix)]
+mod sync;
 #[cfg(all(test, not(shuttle)))]
 mod tests;
 #[cfg(any(unix, windows))]

@@ -21,6 +21,7 @@ use crate::storage::rename::rename_new;
 use crate::storage::runs::{Run, runs};
 use crate::storage::size_limit;
 use crate::storage::stream::{self, BatchSource};
+use crate::storage::sync;
 use crate::storage::transfer::{self, ReadEnd};
 use crate::storage::{
     AlignedBuffer, DirectIo, Disk, File, IoEngine, LockOutcome, MAX_OFFSET, OpenMode, ReadRequest,
@@ -269,7 +270,7 @@ impl Disk for RealDisk {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
             .map_err(|errno| failed_on_path("open", path, errno))?;
-        match retry_on_intr(|| rustix::fs::fsync(&fd)) {
+        match sync::all(&fd) {
             // The file system has no such notion: its directories need no sync.
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(errno) => Err(failed("sync", path, errno)),
@@ -573,6 +574,8 @@ impl File for RealFile {
         if len_bytes == 0 {
             return Ok(true);
         }
+        #[cfg(not(target_os = "linux"))]
+        let _ = offset_bytes;
         #[cfg(target_os = "linux")]
         {
             use rustix::fs::FallocateFlags;
@@ -588,15 +591,12 @@ impl File for RealFile {
 
     fn sync_data(&self) -> Result<()> {
         check_here(self.process)?;
-        // A sync is never tried again but for an interruption before it began: after a failure the
-        // kernel may count the lost pages as clean.
-        retry_on_intr(|| rustix::fs::fdatasync(&self.fd))
-            .map_err(|errno| self.failed("sync", errno))
+        sync::data(&self.fd).map_err(|errno| self.failed("sync", errno))
     }
 
     fn sync_all(&self) -> Result<()> {
         check_here(self.process)?;
-        retry_on_intr(|| rustix::fs::fsync(&self.fd)).map_err(|errno| self.failed("sync", errno))
+        sync::all(&self.fd).map_err(|errno| self.failed("sync", errno))
     }
 
     #[cfg(hedgerow_internals)]

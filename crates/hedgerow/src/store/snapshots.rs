@@ -256,7 +256,9 @@ impl OpenSnapshot {
     }
 
     /// Reads a tree in a pinned checkpoint.
-    fn pinned<R>(
+    ///
+    /// Errors: those of `read`; `SnapshotTooOld`.
+    pub fn pinned<R>(
         &self,
         pin: &PinnedCheckpoint,
         tree: &PoolTree,
@@ -264,19 +266,6 @@ impl OpenSnapshot {
     ) -> Result<R> {
         let pages = pin.pages(&self.shared.pool);
         read(&FrozenTree::new(&pages, tree.id(), tree.root())).map_err(dropped_is_too_old)
-    }
-
-    /// Copies the leaf of a tree at `at` that a pinned checkpoint has.
-    ///
-    /// Errors: as for [`Self::get`].
-    pub fn copy_pinned(
-        &self,
-        pin: &PinnedCheckpoint,
-        tree: &PoolTree,
-        at: Target<'_>,
-        to: &mut LeafRecords,
-    ) -> Result<()> {
-        self.pinned(pin, tree, |pinned| pinned.copy_records(at, to))
     }
 
     /// What a record was, of whose leaf a copy has this stamp; an old value is appended to `to`.
@@ -529,7 +518,7 @@ impl OpenSnapshot {
             Bound::Unbounded => Target::Key(&[]),
         };
         loop {
-            self.copy_pinned(pin, read.tree, at, &mut leaf)?;
+            self.pinned(pin, read.tree, |pinned| pinned.copy_records(at, &mut leaf))?;
             leaf.for_each(|key, value| {
                 if is_in(read, fences, key) {
                     let record = || InFile::Checkpoint(value.to_vec());

@@ -8,17 +8,14 @@
 //! because the next leaf is the one for the keys behind the *fence* of the copy, whatever splits and
 //! merges have happened since.
 //!
-//! The way to the next leaf is remembered: while the parent has not changed, its next child is the
-//! next leaf, and nothing is walked from the root. If that child is not in memory, the following ones
-//! are asked for with it (`read_ahead.rs`).
+//! `leaf_walk.rs` knows the way to the next leaf.
 //!
 //! Invariants: `first <= gap <= end` while a leaf is loaded; an error is sticky. A cursor is
 //! `Send`, and used by one thread at a time.
 
 use super::Tree;
-use super::descend::Trail;
 use super::descend::{Target, plain};
-use super::read_ahead::ReadAhead;
+use super::leaf_walk::{Beyond, LeafWalk};
 use super::window::Window;
 use crate::error::{Error, Result};
 use crate::key::after_prefix;
@@ -58,8 +55,7 @@ pub struct Cursor<P: Pages, L: Ladder = Hints> {
     /// Whether a bound lies in the leaf, so that there is no need to look beyond it.
     starts_here: bool,
     ends_here: bool,
-    trail: Option<Trail>,
-    ahead: ReadAhead,
+    walk: LeafWalk,
     /// The prefix of the leaf's keys, and behind it the suffix of the last one returned. As large as a
     /// page: keys have at most a quarter of one.
     pub(super) key: Box<[u8]>,
@@ -109,8 +105,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             end: 0,
             starts_here: false,
             ends_here: false,
-            trail: None,
-            ahead: ReadAhead::default(),
+            walk: LeafWalk::default(),
             key: Box::default(),
             prefix_len: 0,
             fence: Vec::new(),
@@ -297,9 +292,8 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
             (Place::End, _, Bound::Excluded(key)) => (Target::Key(key), false),
             (Place::End, _, Bound::Unbounded) => (Target::Last, true),
         };
-        self.ahead = ReadAhead::default();
-        let window;
-        (self.trail, window) = self.tree.copy_near(target, forward, &mut self.leaf)?;
+        let (trail, window) = self.tree.copy_near(target, forward, &mut self.leaf)?;
+        self.walk.begin(trail);
         let leaf = plain_leaf::<L>(&self.leaf);
         let gap = match target {
             Target::Key(key) | Target::Above(key) => {
@@ -328,27 +322,12 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
             false => node.append_lower_fence(&mut self.fence),
         };
         self.window = None;
-        self.ahead.goes(forward);
         let bound = match if forward { &self.upper } else { &self.lower } {
             Bound::Included(key) | Bound::Excluded(key) => Some(&**key),
             Bound::Unbounded => None,
         };
-        let neighbour = match self.trail {
-            Some(trail) => {
-                let (ahead, leaf) = (&mut self.ahead, &mut self.leaf);
-                self.tree.copy_neighbour(trail, forward, bound, ahead, leaf)?
-            }
-            None => None,
-        };
-        self.trail = match neighbour {
-            Some(trail) => Some(trail),
-            None => {
-                let fence = &self.fence;
-                let target = if forward { Target::Above(fence) } else { Target::Key(fence) };
-                self.tree.copy_leaf(target, &mut self.leaf)?
-            }
-        };
-        self.ahead.advance(&self.tree, bound);
+        let beyond = Beyond { fence: &self.fence, forward, bound };
+        self.walk.step(&self.tree, beyond, &mut self.leaf)?;
         let node = plain::<L>(&self.leaf);
         // Each leaf reaches beyond the last one: damage must not send a scan round in circles.
         let advances = match forward {

@@ -5,6 +5,7 @@
 use super::Tree;
 use super::commit_leaves::Fences;
 use super::descend::{Target, plain};
+use super::leaf_walk::{Beyond, LeafWalk};
 use crate::error::Result;
 use crate::node::{Hints, Ladder, plain_leaf};
 use crate::page::Pages;
@@ -45,6 +46,29 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Errors: those of [`Tree::get`]; then there is nothing of use in `to`.
     pub fn copy_records(&self, target: Target<'_>, to: &mut LeafRecords<L>) -> Result<()> {
         self.copy_leaf(target, &mut to.page).map(drop)
+    }
+
+    /// [`Self::copy_records`], where a walk from leaf to leaf begins.
+    pub fn copy_first_records(
+        &self,
+        target: Target<'_>,
+        walk: &mut LeafWalk,
+        to: &mut LeafRecords<L>,
+    ) -> Result<()> {
+        walk.begin(self.copy_leaf(target, &mut to.page)?);
+        Ok(())
+    }
+
+    /// Copies the leaf that comes next on a walk into `to`. Leaves that are not in memory are read ahead.
+    ///
+    /// Errors: as for [`Self::copy_records`]; the walk is to be forgotten then.
+    pub fn copy_next_records(
+        &self,
+        beyond: Beyond<'_>,
+        walk: &mut LeafWalk,
+        to: &mut LeafRecords<L>,
+    ) -> Result<()> {
+        walk.step(self, beyond, &mut to.page)
     }
 }
 

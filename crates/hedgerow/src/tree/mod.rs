@@ -35,7 +35,7 @@
 //! | `contention` | splits between keys that threads contend for |
 //! | `compact`, `relieve` | fewer leaves for the same records: on request, and before leaves are written to make room |
 //! | `estimate` | about how much lies between two keys |
-//! | `cursor`, `leaf_copy`, `leaf_records`, `window`, `visit`, `read_ahead` | ordered iteration, both ways, and from within |
+//! | `cursor`, `leaf_copy`, `leaf_walk`, `leaf_records`, `window`, `visit`, `read_ahead` | ordered iteration, both ways, and from within |
 //! | `frozen` | look-ups and scans of trees that do not change any more |
 //! | `adapt` | layouts that follow use |
 //! | `bulk` | loading sorted records into an empty tree |
@@ -64,6 +64,7 @@ mod get_many_faults;
 mod large;
 mod leaf_copy;
 mod leaf_records;
+mod leaf_walk;
 mod merge;
 mod modify;
 mod read_ahead;
@@ -98,8 +99,9 @@ pub use cursor::{Cursor, Passed};
 pub use descend::Target;
 pub use ends::{End, Taken};
 pub use estimate::{Estimate, Measure};
-pub use frozen::FrozenTree;
+pub use frozen::{FrozenTree, FrozenWalk};
 pub use leaf_records::LeafRecords;
+pub use leaf_walk::{Beyond, LeafWalk};
 pub use modify::{Before, Updated};
 pub use read_set::{AskFile, FromFile, InFile, Judge, Read, ReadSet};
 pub use remove_range::successor;

@@ -27,6 +27,11 @@ const BEHIND_MAX: usize = 8 * AHEAD_MAX;
 /// Leaves after which the next ones are read by others.
 const BESIDE_FROM: usize = 32;
 
+/// How many leaves a scan asks for together that meets an absent one, when it has come through so many, the present one included.
+pub(super) fn wanted_behind(leaves: usize) -> usize {
+    (2 * leaves).saturating_sub(1).clamp(1, WINDOW_MAX)
+}
+
 /// How far a scan has asked ahead.
 pub(super) struct ReadAhead {
     forward: bool,
@@ -76,8 +81,7 @@ impl ReadAhead {
         if self.ahead == 0 {
             let child = beside(trail.index, self.forward);
             self.next = Next::Child(trail.parent, child);
-            let wanted = (2 * self.behind - 1).min(WINDOW_MAX);
-            let ids = self.collect(tree, bound, wanted);
+            let ids = self.collect(tree, bound, wanted_behind(self.behind));
             session.prefetch(&ids, Access::Scan)?;
         }
         // Whoever else reads it is waited for. What cannot be had is an error of the way from the root,
@@ -222,6 +226,6 @@ impl ReadAhead {
 }
 
 /// The index beside one, in a direction.
-fn beside(index: usize, forward: bool) -> Option<usize> {
+pub(super) fn beside(index: usize, forward: bool) -> Option<usize> {
     if forward { index.checked_add(1) } else { index.checked_sub(1) }
 }

@@ -287,6 +287,22 @@ fn what_cannot_be_put_is_refused_and_leaves_nothing() {
     let refused = keyspace.value_writer(&vec![b'k'; max + 1], 5).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::KeyTooLong { .. }), "{refused}");
     let in_memory = Options::new().memory_limit_bytes(4 << 20).in_memory().unwrap();
+    // Whatever the length, and with the part of the key that is stored before the value.
+    for words in [&in_memory, &db] {
+        let words = words.keyspace("words").unwrap();
+        for len in [4 << 30, u64::MAX - 3, u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+            for key_len in [1, 980, 981, 982, 60_000] {
+                let refused = words.value_writer(&vec![b'k'; key_len], len).err();
+                let kind = refused.map(|error| error.kind());
+                let is_refused = matches!(kind, Some(ErrorKind::RecordTooLarge { .. }));
+                assert!(
+                    is_refused || (len == 4 << 30 && key_len < 981),
+                    "{len} {key_len} {kind:?}"
+                );
+            }
+        }
+    }
+    let in_memory = Options::new().memory_limit_bytes(4 << 20).in_memory().unwrap();
     let too_long = [(b"a", vec![0; 2 << 20])];
     let refused = in_memory.keyspace("loaded").unwrap().bulk_load(too_long, 90).unwrap_err();
     assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");

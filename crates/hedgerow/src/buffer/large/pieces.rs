@@ -64,8 +64,7 @@ impl BufferPool {
         bytes: &[u8],
         used: bool,
     ) -> bool {
-        let is_there = |frame: FrameId| self.header(frame).piece() == Some(name);
-        if index.find(name).any(is_there) {
+        if self.is_kept(index, name) {
             return true;
         }
         let Some((frame, guard)) = self.try_obtain_used_frame(near) else { return false };
@@ -147,10 +146,16 @@ impl BufferPool {
         let Some(index) = &self.pieces else { return false };
         let pieces = len_bytes.div_ceil(self.page_bytes as u64);
         pieces <= u64::from(self.frames())
-            && (0..pieces as u32).all(|number| {
-                let name = PieceName { seed, number };
-                index.find(name).any(|frame| self.header(frame).piece() == Some(name))
-            })
+            && (0..pieces as u32).all(|number| self.is_kept(index, PieceName { seed, number }))
+    }
+
+    fn is_kept(&self, index: &PieceIndex, name: PieceName) -> bool {
+        index.find(name).any(|frame| self.header(frame).piece() == Some(name))
+    }
+
+    /// Whether a piece seems to be in memory.
+    pub fn has_piece(&self, name: PieceName) -> bool {
+        self.pieces.as_ref().is_some_and(|index| self.is_kept(index, name))
     }
 
     /// Lets `copy` read a piece, if the frame holds it. False: it does not, or is being emptied, and what was read is void.

@@ -13,13 +13,13 @@ use crate::database::modify::integer;
 use crate::database::opened::UsedTree;
 use crate::database::reads::reads;
 use crate::database::snapshot_stretches::SnapshotStretches;
-use crate::database::stretch::{Stretch, Stretches};
+use crate::database::stretch::{Stretch, Stretches, Wanted};
 use crate::database::values::Seen;
 use crate::database::view::View;
 use crate::error::Result;
 use crate::large::is_stored_form;
 use crate::store::{OpenSnapshot, PoolTree};
-use crate::tree::{Swap, Target, Value};
+use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use std::fmt;
@@ -435,15 +435,15 @@ struct TransactionStretches {
 }
 
 impl Stretches for TransactionStretches {
-    fn load(&mut self, at: Target<'_>, to: &mut Stretch) -> Result<()> {
+    fn load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<()> {
         let inner = self.state.inner();
         let tree = &self.tree.of(&inner.opened).tree;
         let snapshot = self.state.snapshot(tree.wait())?;
         let base =
             self.base.get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), tree.clone()));
         let loaded = match &self.writes {
-            None => base.load(at, to),
-            Some(writes) => base.load(at, &mut self.below).and_then(|()| {
+            None => base.load(wanted, to),
+            Some(writes) => base.load(wanted, &mut self.below).and_then(|()| {
                 let spot = |key: &[u8]| spot_of(&snapshot, inner, tree, key);
                 match placed(tree, &self.below, writes, spot)? {
                     Some(placed) => merge(&self.below, &placed, to),

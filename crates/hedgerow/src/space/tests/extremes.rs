@@ -200,6 +200,39 @@ fn the_table_gets_higher_and_lower_with_the_file() {
     assert_eq!(zones.report().used_bytes, 0);
 }
 
+/// Each group is half free: who needs room first reads one of them, not all.
+#[test]
+fn who_comes_first_reads_one_group_to_have_room() {
+    let geometry = Geometry::from_sizes(512, 512, 8 << 20).unwrap();
+    let (long, count) = (64 << 10, 40);
+    let mut zones = Zones::create(geometry);
+    zones.grown_to(count);
+    let mut offsets = Vec::new();
+    zones.allocate(long, count as usize * 128, Growth::Refused, &mut offsets).unwrap();
+    zones.begin_checkpoint(Epoch(1));
+    for (place, &offset) in offsets.iter().enumerate() {
+        match place % 2 {
+            0 => zones.refer(Slot::new(offset, u64::from(long), 0).unwrap()).unwrap(),
+            _ => zones.give_back(offset, long),
+        }
+    }
+    let mut places = Vec::new();
+    let parts_wanted = zones.plan_table();
+    zones.allocate(PART_BYTES as u32, parts_wanted, Growth::Refused, &mut places).unwrap();
+    zones.place_table(&places);
+    let (mut parts, mut bytes) = (BTreeMap::new(), part::new_bytes());
+    while let Some(offset) = zones.next_table_part(&mut bytes) {
+        parts.insert(offset, bytes.clone());
+    }
+    let root = zones.table_root(&TableRoot::EMPTY);
+    let mut read = |slot: Slot, out: &mut PartBytes| Reader(&parts).read(slot, out);
+    let file_bytes = geometry.zone_offset(count);
+    let mut again = Zones::open(geometry, &root, Epoch(1), file_bytes, &mut read).unwrap();
+    let Want::Load(first) = again.want_room(Growth::Allowed, 1) else { panic!("room unread") };
+    again.load_group(first, &parts[&first.slot.offset_bytes()]).unwrap();
+    assert!(matches!(again.want_room(Growth::Allowed, 1), Want::Fill(_)));
+}
+
 #[test]
 fn slots_far_out_in_the_file_are_handed_out_and_come_back() {
     for (page, unit, zone) in [(4096, 4096_u64, 2 << 20), (65536, 4096, 16 << 20)] {

@@ -1,6 +1,6 @@
 //! Trees that do not change any more: every layout against a map, and pages that no correct engine would write.
 
-use super::super::{FrozenTree, LeafRecords, Target, Tree};
+use super::super::{Beyond, FrozenTree, FrozenWalk, LeafRecords, Target, Tree};
 use super::{TINY_PAGE, random_key, tiny};
 use crate::error::{ErrorKind, Result};
 use crate::node::{Hints, LeafLayout, LeafPolicy, load_check};
@@ -9,6 +9,7 @@ use crate::testing::MemoryPool;
 use crate::testing::environment::{effort, fresh_seed};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::random::SplitMix64;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
@@ -18,9 +19,10 @@ type Records = Vec<(Vec<u8>, Vec<u8>)>;
 /// More than any tree here has.
 const MOST_LEAVES: usize = 20_000;
 
-/// Copies of pages, each of which has passed the check that every page gets when it is read.
-#[derive(Clone)]
-struct Copies(BTreeMap<PageId, Vec<u8>>);
+/// Copies of pages, each of which has passed the check that every page gets when it is read; and what was asked for ahead and not read since,
+/// last first.
+#[derive(Clone, Default)]
+struct Copies(BTreeMap<PageId, Vec<u8>>, RefCell<Vec<PageId>>);
 
 impl FrozenPages for Copies {
     fn page_bytes(&self) -> usize {
@@ -29,8 +31,21 @@ impl FrozenPages for Copies {
 
     fn read(&self, id: PageId, look: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let Some(page) = self.0.get(&id) else { return Ok(false) };
+        let mut asked = self.1.borrow_mut();
+        if header::level(page) == 0 && asked.pop() != Some(id) {
+            // What was asked for is not what comes next: the scan is another one.
+            asked.clear();
+        }
         look(page);
         Ok(true)
+    }
+
+    fn read_ahead(&self, ids: &[PageId]) -> usize {
+        let mut asked = self.1.borrow_mut();
+        if asked.last() != ids.first() {
+            *asked = ids.iter().rev().copied().collect();
+        }
+        ids.len()
     }
 }
 
@@ -48,7 +63,7 @@ impl Copies {
                 pages.insert(id, page.to_vec());
             }));
         }
-        Copies(pages)
+        Copies(pages, RefCell::default())
     }
 }
 
@@ -108,14 +123,20 @@ fn scan(
     forward: bool,
 ) -> Result<Records> {
     let (mut found, mut from) = (Vec::new(), from.map(<[u8]>::to_vec));
-    for _ in 0..MOST_LEAVES {
-        let target = match (&from, forward) {
-            (Bound::Unbounded, true) => Target::Key(b""),
-            (Bound::Unbounded, false) => Target::Last,
-            (Bound::Excluded(key), true) => Target::Above(key),
-            (Bound::Included(key) | Bound::Excluded(key), _) => Target::Key(key),
-        };
-        tree.copy_records(target, leaf)?;
+    let mut walk = FrozenWalk::default();
+    for leaves in 0..MOST_LEAVES {
+        match (&from, forward) {
+            (Bound::Excluded(fence) | Bound::Included(fence), _) if leaves > 0 => {
+                let beyond = Beyond { fence, forward, bound: None };
+                tree.copy_next_records(beyond, &mut walk, leaf)?;
+            }
+            (Bound::Unbounded, true) => tree.copy_records(Target::Key(b""), leaf)?,
+            (Bound::Unbounded, false) => tree.copy_records(Target::Last, leaf)?,
+            (Bound::Excluded(key), true) => tree.copy_records(Target::Above(key), leaf)?,
+            (Bound::Included(key) | Bound::Excluded(key), _) => {
+                tree.copy_records(Target::Key(key), leaf)?;
+            }
+        }
         let mut records = Records::new();
         leaf.for_each(|key, value| {
             records.push((key.to_vec(), value.to_vec()));
@@ -184,6 +205,46 @@ fn every_layout_agrees_with_a_map_both_ways() {
     let copies = Copies::of(&empty);
     let tree = FrozenTree::new(&copies, empty.id(), empty.root());
     use_all(&tree, &mut empty.leaf_records(), &mut random, Some(&Model::new()));
+}
+
+/// Each leaf but the first few is one that was asked for before the scan came to it, and none is asked for behind the bound.
+#[test]
+fn a_scan_asks_for_the_leaves_that_come_next_and_no_other() {
+    let mut random = SplitMix64::new(fresh_seed());
+    let (tree, _) = grown(LeafPolicy::Adaptive, &mut random);
+    let copies = Copies::of(&tree);
+    let frozen = FrozenTree::new(&copies, tree.id(), tree.root());
+    for round in 0..50 * effort() {
+        let forward = random.below(2) == 0;
+        let key = random_key(&mut random, TINY_PAGE / 8);
+        let bound = (round % 5 > 0).then_some(&key[..]);
+        let (mut walk, mut leaf) = (FrozenWalk::default(), tree.leaf_records());
+        let first = if forward { Target::Key(b"") } else { Target::Last };
+        frozen.copy_records(first, &mut leaf).unwrap();
+        copies.1.borrow_mut().clear();
+        let (mut leaves, mut asked) = (1, 0);
+        loop {
+            let mut fence = Vec::new();
+            let has_more = match forward {
+                true => leaf.append_upper_fence(&mut fence),
+                false => leaf.append_lower_fence(&mut fence),
+            };
+            let is_over = |bound: &[u8]| match forward {
+                true => bound <= fence.as_slice(),
+                false => bound > fence.as_slice(),
+            };
+            if !has_more || bound.is_some_and(is_over) {
+                break;
+            }
+            let is_asked = !copies.1.borrow().is_empty();
+            let beyond = Beyond { fence: &fence, forward, bound };
+            frozen.copy_next_records(beyond, &mut walk, &mut leaf).unwrap();
+            leaves += 1;
+            asked += u32::from(is_asked);
+        }
+        assert!(copies.1.borrow().is_empty(), "none was asked for that the scan did not come to");
+        assert!(leaves < 20 || asked > leaves / 2, "{asked} of {leaves}");
+    }
 }
 
 #[test]
