@@ -137,7 +137,9 @@ impl Options {
         let (path, file) = crate::storage::create_temporary(&disk, &std::env::temp_dir())?;
         // At once: whatever happens then, nothing is left.
         disk.unlink_own(&path, &*file)?;
-        let store = Store::create_in(&self.store_options(), file)?;
+        let options = self.store_options();
+        let store = Store::create_in(&options, file)?;
+        store.attend_new(&options)?;
         Database::new(self, store, Some(disk.share()), false)
     }
 

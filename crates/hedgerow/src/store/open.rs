@@ -263,6 +263,16 @@ impl Store {
         Ok(true)
     }
 
+    /// Begins the work of the background in a store that [`Store::create_in`] has made and that is not opened at a path: there is nothing to
+    /// recover. Until then a writer who waits for a checkpoint waits in vain.
+    ///
+    /// Errors: `Io` if there can be no thread.
+    pub fn attend_new(&self, options: &StoreOptions) -> Result<()> {
+        self.attend(options)?;
+        self.shared.is_recovered.store(true, Release);
+        Ok(())
+    }
+
     /// Begins the checkpoint thread, if the store is to have one.
     fn attend(&self, options: &StoreOptions) -> Result<()> {
         let in_background = options.background && !self.shared.read_only;

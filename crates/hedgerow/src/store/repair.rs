@@ -73,6 +73,7 @@ pub fn repair(
     repair.examine()?;
     let (store, report) = create::file_at(options.direct(), disk, to, |file| {
         let store = Store::create_in(&options, file.clone())?;
+        store.attend_new(&options)?;
         let trees = repair.salvage(&store)?;
         repair.replay(&options, disk, from, &store, trees)?;
         repair.report.keyspaces = store.keyspaces()?.len() as u64;
