@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub(super) leaves: BTreeMap<u32, (TablePart, u32, u32)>,
     pub(super) upper: Vec<Vec<TablePart>>,
     pub(super) root: TableRoot,
+    /// Units up to the last one in use, since the root was asked for.
+    pub(super) units: u64,
 }
 
 impl Staged {
@@ -73,6 +75,7 @@ mod tests {
             leaves: BTreeMap::from([0, 7].map(|index| (index, (TablePart::NONE, 1, 1)))),
             upper: vec![vec![TablePart::NONE; 4], vec![TablePart::NONE]],
             root: TableRoot::EMPTY,
+            units: 0,
         });
         assert_eq!(staged.memory_bytes(), copies + lists + planned);
     }

@@ -156,8 +156,10 @@ impl Zones {
         }
         let count = parts.len();
         let root = TableRoot::EMPTY;
-        self.staged =
-            Some(Staged { plan: Some(Plan { parts, written: 0, leaves, upper, root }), ..staged });
+        self.staged = Some(Staged {
+            plan: Some(Plan { parts, written: 0, leaves, upper, root, units: 0 }),
+            ..staged
+        });
         count
     }
 
@@ -259,24 +261,30 @@ impl Zones {
 
     /// The root of the table that was written, for the superblock. `before` is the root of the last
     /// checkpoint: it stays if nothing had to be written.
-    pub fn table_root(&self, before: &TableRoot) -> TableRoot {
+    pub fn table_root(&mut self, before: &TableRoot) -> TableRoot {
         let staged = self.staged.as_ref().expect("a checkpoint was begun");
         let plan = staged.plan.as_ref().expect("the table was planned");
+        // Once: of a group that somebody reads later it could tell more exactly, and the file be cut shorter than the superblock says.
+        let units = self.needed(staged, plan);
         assert_eq!(plan.written, plan.parts.len(), "every part of the table is written");
-        if plan.parts.is_empty() && !plan.upper.is_empty() {
-            return *before;
-        }
-        let Some(top) = plan.upper.last().and_then(|row| row.first()) else {
-            return TableRoot::EMPTY;
+        let root = if plan.parts.is_empty() && !plan.upper.is_empty() {
+            *before
+        } else if let Some(top) = plan.upper.last().and_then(|row| row.first()) {
+            let used = |(index, group)| u64::from(self.leaf_of(plan, index, group).1);
+            TableRoot {
+                slot: top.slot,
+                checksum: plan.root.checksum,
+                levels: plan.upper.len() as u8 + 1,
+                units,
+                used_units: (0..).zip(&self.groups).map(used).sum(),
+            }
+        } else {
+            TableRoot::EMPTY
         };
-        let used = |(index, group)| u64::from(self.leaf_of(plan, index, group).1);
-        TableRoot {
-            slot: top.slot,
-            checksum: plan.root.checksum,
-            levels: plan.upper.len() as u8 + 1,
-            units: self.needed(staged, plan),
-            used_units: (0..).zip(&self.groups).map(used).sum(),
+        if let Some(plan) = self.staged.as_mut().and_then(|staged| staged.plan.as_mut()) {
+            plan.units = units;
         }
+        root
     }
 
     /// Part, units in use, and zones up to the last one in use, of a group as a plan has it.
@@ -324,7 +332,7 @@ impl Zones {
         let Some(staged) = self.staged.take() else { return Ok(()) };
         let kept = |plan: &Plan| plan.parts.is_empty() && !plan.upper.is_empty();
         if let Some(plan) = staged.plan.as_ref().filter(|plan| !kept(plan)) {
-            self.needed_units = self.needed(&staged, plan);
+            self.needed_units = plan.units;
         }
         let plan = staged.plan.expect("the table was planned and written");
         let mut left = staged.left;
