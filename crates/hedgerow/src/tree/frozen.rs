@@ -12,7 +12,7 @@ use super::descend::{Target, plain};
 use super::leaf_records::LeafRecords;
 use super::retry::dropped;
 use crate::error::{Error, Result};
-use crate::node::{Hints, Leaf, plain_leaf};
+use crate::node::{Leaf, plain_leaf};
 use crate::page::FrozenPages;
 use crate::page::header::{self, PageKind};
 use crate::types::{PageId, TreeId};
@@ -50,11 +50,11 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
     pub(super) fn find(
         &self,
         key: &[u8],
-        take: impl FnOnce(&Leaf<PlainBytes<'_>, Hints>, usize),
+        take: impl FnOnce(&Leaf<PlainBytes<'_>>, usize),
     ) -> Result<bool> {
         let (mut outcome, mut take) = (Ok(false), Some(take));
         self.reach(Target::Key(key), &mut |page| {
-            let leaf = plain_leaf::<Hints>(page);
+            let leaf = plain_leaf(page);
             let at = leaf.find(key);
             if !leaf.as_node().covers(key) {
                 outcome = Err(not_its_leaf(page));
@@ -76,7 +76,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
     /// [`Self::copy_records`], into the bytes of a page.
     pub(super) fn copy_leaf(&self, target: Target<'_>, page: &mut [u8]) -> Result<()> {
         self.reach(target, &mut |found| page.copy_from_slice(found))?;
-        let node = plain::<Hints>(page);
+        let node = plain(page);
         let is_it = match target {
             Target::Key(key) => node.covers(key),
             Target::Above(key) => node.is_within_upper(key) && !node.is_upper_fence(key),
@@ -85,7 +85,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
         if !is_it {
             return Err(not_its_leaf(page));
         }
-        Leaf::<PlainBytes<'_>, Hints>::put_in_order(page);
+        Leaf::put_in_order(page);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
         match level {
             _ if !is_right => Found::Damage("a page of another level than its place in the tree"),
             0 => Found::Leaf,
-            _ => Found::Child(target.child(&plain::<Hints>(page)).child, level - 1),
+            _ => Found::Child(target.child(&plain(page)).child, level - 1),
         }
     }
 }
