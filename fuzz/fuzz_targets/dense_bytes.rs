@@ -12,8 +12,8 @@ use hedgerow::internals::node::dense::{
     DenseLayout, DenseMut, Full, KeyShape, Remedy, Semi, check, load_check, to_comparison,
 };
 use hedgerow::internals::node::{
-    self, Hints, LeafLayout, LeafPolicy, NodeMut, max_key_bytes, max_record_bytes,
-    merge_leaf_space, merge_leaves,
+    self, LeafLayout, LeafPolicy, NodeMut, max_key_bytes, max_record_bytes, merge_leaf_space,
+    merge_leaves,
 };
 use hedgerow::internals::page::header::{KIND, PageKind, kind};
 use hedgerow_sync::optimistic::Copied;
@@ -27,12 +27,12 @@ fn policy<V: DenseLayout>() -> LeafPolicy {
 
 /// Whether two leaves are one now.
 fn merge<V: DenseLayout>(left: &mut [u8], right: &[u8]) -> bool {
-    merge_leaves::<Hints>(left, right, policy::<V>(), false).is_ok()
+    merge_leaves(left, right, policy::<V>(), false).is_ok()
 }
 
 /// Whether they can be.
 fn can_merge<V: DenseLayout>(left: &[u8], right: &[u8]) -> bool {
-    merge_leaf_space::<Hints>(left, right, policy::<V>(), false) <= left.len()
+    merge_leaf_space(left, right, policy::<V>(), false) <= left.len()
 }
 
 #[derive(Arbitrary, Debug)]
@@ -182,18 +182,17 @@ fn change<V: DenseLayout>(page: &mut Vec<u8>, change: &Change<'_>) {
             let value = value_for(key.len(), *value);
             let mut leaf = DenseMut::<V>::new(page);
             let covers = leaf.as_node().common().covers(&key);
-            match leaf.choose_remedy::<Hints>(&key, value.len()) {
+            match leaf.choose_remedy(&key, value.len()) {
                 Remedy::ToComparison => {
-                    to_comparison::<V, Hints>(page).expect("a remedy can be taken");
+                    to_comparison::<V>(page).expect("a remedy can be taken");
                     *page = other;
                 }
                 Remedy::Split(split) => {
                     let mut upper = vec![0; PAGE_BYTES];
-                    leaf.split_into::<Hints>(&split, &mut upper, true);
+                    leaf.split_into(&split, &mut upper, true);
                     assert_passes(page);
                     assert_passes(&upper);
-                    let within =
-                        |page: &mut [u8]| NodeMut::<Hints>::new(page).as_node().covers(&key);
+                    let within = |page: &mut [u8]| NodeMut::new(page).as_node().covers(&key);
                     assert_eq!(covers, within(page) != within(&mut upper));
                     let expected = can_merge::<V>(page, &upper);
                     let keep = if *right { upper.clone() } else { page.clone() };
@@ -205,20 +204,20 @@ fn change<V: DenseLayout>(page: &mut Vec<u8>, change: &Change<'_>) {
         }
         Change::Merge { alone } => {
             let mut empty = vec![0; PAGE_BYTES];
-            NodeMut::<Hints>::format(&mut empty, PageKind::ComparisonLeaf, 0, None, None);
+            NodeMut::format(&mut empty, PageKind::ComparisonLeaf, 0, None, None);
             let right = if *alone { &empty } else { &other };
             black_box(merge::<V>(page, right));
             *page = other;
         }
         Change::ThereAndBack { key, value } => {
             let key = key_for::<V>(page, key);
-            if to_comparison::<V, Hints>(page).is_err() {
+            if to_comparison::<V>(page).is_err() {
                 assert!(*page == other);
                 return;
             }
             assert_passes(page);
             let there = page.clone();
-            let back = DenseMut::<V>::from_comparison::<Hints>(page, &key, usize::from(*value));
+            let back = DenseMut::<V>::from_comparison(page, &key, usize::from(*value));
             if back.is_err() {
                 assert!(*page == there);
                 *page = other;

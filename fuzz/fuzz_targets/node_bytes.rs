@@ -7,8 +7,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use hedgerow::internals::node::{
-    Hints, Node, NodeMut, SplitHint, check, load_check, max_key_bytes, max_record_bytes,
-    merge_space,
+    Node, NodeMut, SplitHint, check, load_check, max_key_bytes, max_record_bytes, merge_space,
 };
 use hedgerow::internals::page::header::{self, PageKind};
 use hedgerow::internals::types::PageId;
@@ -17,8 +16,8 @@ use libfuzzer_sys::fuzz_target;
 use std::hint::black_box;
 
 /// What `PlainBytes` is to the engine; named through the view that a `NodeMut` gives.
-fn with_view<R>(page: &mut [u8], f: impl FnOnce(&NodeMut<'_, Hints>) -> R) -> R {
-    f(&NodeMut::<Hints>::new(page))
+fn with_view<R>(page: &mut [u8], f: impl FnOnce(&NodeMut<'_>) -> R) -> R {
+    f(&NodeMut::new(page))
 }
 
 #[derive(Arbitrary, Debug)]
@@ -69,7 +68,7 @@ fn may_be_changed(page: &[u8]) -> bool {
 fn read_everything(page: &mut [u8], key: &[u8], index: usize) {
     let len = page.len();
     with_view(page, |node| {
-        let node: Node<_, Hints> = node.as_node();
+        let node: Node<_> = node.as_node();
         let mut out = Vec::new();
         let position = node.search(key);
         let child = node.child_for(key);
@@ -97,7 +96,7 @@ fn read_everything(page: &mut [u8], key: &[u8], index: usize) {
 fn change(page: &mut Vec<u8>, change: &Change<'_>) {
     let inner = page[hedgerow::internals::page::header::KIND] == PageKind::Inner as u8;
     let other = page.clone();
-    let mut node = NodeMut::<Hints>::new(page);
+    let mut node = NodeMut::new(page);
     let count = node.as_node().count();
     match change {
         Change::Insert { key, .. } if inner => {
@@ -145,7 +144,7 @@ fn change(page: &mut Vec<u8>, change: &Change<'_>) {
             }
         }
         Change::Merge => {
-            let space = merge_space::<Hints>(&other, &other);
+            let space = merge_space(&other, &other);
             let merged = node.merge(&other);
             assert_eq!(merged.is_ok(), space <= PAGE_BYTES);
         }
@@ -162,13 +161,13 @@ fn run(input: &Input<'_>) {
     };
     let (kind, level) =
         if input.inner { (PageKind::Inner, 1) } else { (PageKind::ComparisonLeaf, 0) };
-    NodeMut::<Hints>::format(&mut page, kind, level, lower, upper);
+    NodeMut::format(&mut page, kind, level, lower, upper);
     if input.inner {
-        NodeMut::<Hints>::new(&mut page).set_upper_child(PageId(4));
+        NodeMut::new(&mut page).set_upper_child(PageId(4));
     }
     for (key, value) in &input.records {
         let key = short(key);
-        let mut node = NodeMut::<Hints>::new(&mut page);
+        let mut node = NodeMut::new(&mut page);
         let view = node.as_node();
         if !view.covers(key) {
             continue;

@@ -35,6 +35,7 @@ tasks:
   mutants             which small changes of format, log, map, recovery and latch the tests notice
   port PLATFORM       build for another platform, and run the tests there as far as that is possible here
   simulate WHAT       figures of the papers on a simulated many-core machine
+  rungs EXPERIMENT    an experiment on the ladder of layouts, each rung of which is a build of the benchmarks
   bench-diff A B      run the benchmarks of two revisions in turns, and compare them";
 
 fn main() -> ExitCode {
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         ["simulate", ..] => {
             program::run_simulated(&workspace_root(), "hedgerow-simulate", &args[1..])
         }
+        ["rungs", ..] => program::run_on_rungs(&workspace_root(), &args[1..]),
         ["bench-diff", ..] => bench_diff::run(&workspace_root(), &args[1..]),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo build --release -p hedgerow-bench --example node_search
-//! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/node_search KEYS hints
+//! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/node_search KEYS
 //! ```
 //!
 //! The instructions collected, divided by the number of look-ups printed, are those of one look-up
@@ -12,6 +12,9 @@
 //! `measured_insert` collect one kind alone; so does `measured_sort` for the leaves that have been
 //! filled, if they are fingerprint leaves.
 //!
+//! The nodes are those of the build's rung of the ladder (`RUSTFLAGS='--cfg hedgerow_rung="baseline"'`); the layouts of leaves
+//! but `comparison` are those of the store alone.
+//!
 //! `integers` in the place of the file stands for the big-endian numbers 0, 1, 2 and so on, of four
 //! bytes, which dense leaves can hold.
 
@@ -19,9 +22,7 @@
 
 use hedgerow::internals::node::dense::{self, DenseLayout, DenseMut, DenseNode, Full, Semi};
 use hedgerow::internals::node::fingerprint::{self, FingerprintLeaf, FingerprintLeafMut};
-use hedgerow::internals::node::{
-    Baseline, Builder, Heads, Hints, Ladder, Node, NodeMut, Prefix, Records, load_check_as,
-};
+use hedgerow::internals::node::{Builder, Node, NodeMut, Records, load_check, rung};
 use hedgerow::internals::page::header::PageKind;
 use hedgerow::internals::types::PageId;
 use hedgerow_sync::optimistic::PlainBytes;
@@ -33,10 +34,9 @@ type Level = Vec<Vec<u8>>;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let usage = "node_search KEYS|integers [baseline|prefix|heads|hints|fingerprint|semi|full] \
-                 [keys] [value bytes]";
+    let usage = "node_search KEYS|integers [comparison|fingerprint|semi|full] [keys] [value bytes]";
     let path = arguments.next().expect(usage);
-    let rung = arguments.next().unwrap_or("hints".into());
+    let layout = arguments.next().unwrap_or("comparison".into());
     let count = arguments.next().map_or(300_000, |n| n.parse().expect(usage));
     let value = vec![b'v'; arguments.next().map_or(8, |n| n.parse().expect(usage))];
     let (text, integers);
@@ -50,11 +50,8 @@ fn main() {
     keys.retain(|key| key.len() <= 800);
     keys.sort_unstable();
     keys.dedup();
-    match rung.as_str() {
-        "baseline" => run::<Baseline>(&keys, &value),
-        "prefix" => run::<Prefix>(&keys, &value),
-        "heads" => run::<Heads>(&keys, &value),
-        "hints" => run::<Hints>(&keys, &value),
+    match layout.as_str() {
+        "comparison" => run(&keys, &value),
         "fingerprint" => run_fingerprint(&keys, &value),
         "semi" => run_dense::<Semi>(&keys, &value),
         "full" => run_dense::<Full>(&keys, &value),
@@ -62,26 +59,26 @@ fn main() {
     }
 }
 
-fn run<L: Ladder>(keys: &[&[u8]], value: &[u8]) {
-    let levels = levels::<L>(keys, value);
-    let probes = probes::<L>(keys, &levels);
-    let found = measured_leaf::<L>(&levels[0], &probes);
-    assert_eq!(measured_check::<L>(&levels), 0);
-    report(L::NAME, &levels, probes.len(), found);
+fn run(keys: &[&[u8]], value: &[u8]) {
+    let levels = levels(keys, value);
+    let probes = probes(keys, &levels);
+    let found = measured_leaf(&levels[0], &probes);
+    assert_eq!(measured_check(&levels), 0);
+    report(rung::NAME, &levels, probes.len(), found);
     for leaf in &levels[0] {
         let (lower, upper) = fences(leaf);
         let mut page = vec![0; PAGE_BYTES];
         let (lower, upper) = (lower.as_deref(), upper.as_deref());
-        NodeMut::<L>::format(&mut page, PageKind::ComparisonLeaf, 0, lower, upper);
-        let records = node::<L>(leaf).records_sorted();
-        measured_insert::<L>(&mut page, &in_disorder(&records));
+        NodeMut::format(&mut page, PageKind::ComparisonLeaf, 0, lower, upper);
+        let records = node(leaf).records_sorted();
+        measured_insert(&mut page, &in_disorder(&records));
     }
 }
 
 /// The same with fingerprint leaves, which hold what comparison leaves that are 70 % full do.
 fn run_fingerprint(keys: &[&[u8]], value: &[u8]) {
-    let mut levels = levels::<Hints>(keys, value);
-    let probes = probes::<Hints>(keys, &levels);
+    let mut levels = levels(keys, value);
+    let probes = probes(keys, &levels);
     for leaf in &mut levels[0] {
         fingerprint::comparison_to_fingerprint(leaf)
             .expect("a leaf that is not full can be converted");
@@ -101,13 +98,12 @@ fn run_fingerprint(keys: &[&[u8]], value: &[u8]) {
 
 /// The same with dense leaves.
 fn run_dense<V: DenseLayout>(keys: &[&[u8]], value: &[u8]) {
-    let mut levels = levels::<Hints>(keys, value);
-    let probes = probes::<Hints>(keys, &levels);
+    let mut levels = levels(keys, value);
+    let probes = probes(keys, &levels);
     for leaf in &mut levels[0] {
-        let records = node::<Hints>(leaf).records_sorted();
+        let records = node(leaf).records_sorted();
         let (first, _) = records.iter().next().expect("no leaf is empty");
-        DenseMut::<V>::from_comparison::<Hints>(leaf, first, value.len())
-            .expect("the keys are dense");
+        DenseMut::<V>::from_comparison(leaf, first, value.len()).expect("the keys are dense");
     }
     let found = measured_leaf_by_number::<V>(&levels[0], &probes);
     assert_eq!(measured_check_of_numbers(&levels[0]), 0);
@@ -129,23 +125,23 @@ fn report(name: &str, levels: &[Level], probes: usize, found: usize) {
     println!("{name}: {probes} look-ups, {found} found; nodes of each level: {sizes:?}");
 }
 
-fn levels<L: Ladder>(keys: &[&[u8]], value: &[u8]) -> Vec<Level> {
+fn levels(keys: &[&[u8]], value: &[u8]) -> Vec<Level> {
     let mut levels = Vec::new();
-    let mut separators = leaves::<L>(keys, value, &mut levels);
+    let mut separators = leaves(keys, value, &mut levels);
     while levels.last().is_some_and(|level| level.len() > 1) {
-        separators = inner::<L>(&separators, &mut levels);
+        separators = inner(&separators, &mut levels);
     }
     levels
 }
 
 /// Every seventh key with the leaf that it belongs to.
-fn probes<'k, L: Ladder>(keys: &[&'k [u8]], levels: &[Level]) -> Vec<(usize, &'k [u8])> {
+fn probes<'k>(keys: &[&'k [u8]], levels: &[Level]) -> Vec<(usize, &'k [u8])> {
     let keys = keys.iter().step_by(7);
-    keys.map(|key| (measured_inner::<L>(&levels[1..], key), *key)).collect()
+    keys.map(|key| (measured_inner(&levels[1..], key), *key)).collect()
 }
 
 fn fences(leaf: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-    let node = node::<Hints>(leaf);
+    let node = node(leaf);
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     let lower = node.append_lower_fence(&mut lower).then_some(lower);
     (lower, node.append_upper_fence(&mut upper).then_some(upper))
@@ -160,8 +156,8 @@ fn in_disorder(records: &Records) -> Vec<(&[u8], &[u8])> {
 }
 
 /// Builds the leaves and gives the separators between them.
-fn leaves<L: Ladder>(keys: &[&[u8]], value: &[u8], levels: &mut Vec<Level>) -> Vec<Vec<u8>> {
-    let mut builder = Builder::<L>::new(PAGE_BYTES, 0, FILL_PERCENT);
+fn leaves(keys: &[&[u8]], value: &[u8], levels: &mut Vec<Level>) -> Vec<Vec<u8>> {
+    let mut builder = Builder::new(PAGE_BYTES, 0, FILL_PERCENT);
     let (mut level, mut separators) = (Level::new(), Vec::new());
     for key in keys {
         while !builder.push(key, value) {
@@ -173,8 +169,8 @@ fn leaves<L: Ladder>(keys: &[&[u8]], value: &[u8], levels: &mut Vec<Level>) -> V
 }
 
 /// Builds a level above the last one, and gives the separators between its nodes.
-fn inner<L: Ladder>(below: &[Vec<u8>], levels: &mut Vec<Level>) -> Vec<Vec<u8>> {
-    let mut builder = Builder::<L>::new(PAGE_BYTES, levels.len() as u8, FILL_PERCENT);
+fn inner(below: &[Vec<u8>], levels: &mut Vec<Level>) -> Vec<Vec<u8>> {
+    let mut builder = Builder::new(PAGE_BYTES, levels.len() as u8, FILL_PERCENT);
     let (mut level, mut separators) = (Level::new(), Vec::new());
     for (at, separator) in below.iter().enumerate() {
         while !builder.push_child(separator, PageId(at as u32)) {
@@ -189,8 +185,8 @@ fn inner<L: Ladder>(below: &[Vec<u8>], levels: &mut Vec<Level>) -> Vec<Vec<u8>> 
     finish(builder, level, separators, levels)
 }
 
-fn finish<L: Ladder>(
-    mut builder: Builder<L>,
+fn finish(
+    mut builder: Builder,
     mut level: Level,
     mut separators: Vec<Vec<u8>>,
     levels: &mut Vec<Level>,
@@ -207,24 +203,24 @@ fn finish<L: Ladder>(
     }
 }
 
-fn node<L: Ladder>(page: &[u8]) -> Node<PlainBytes<'_>, L> {
+fn node(page: &[u8]) -> Node<PlainBytes<'_>> {
     Node::new(PlainBytes::new(page))
 }
 
 /// The check at page-in, of every node: `measured_check`.
 #[inline(never)]
-fn measured_check<L: Ladder>(levels: &[Level]) -> usize {
-    levels.iter().flatten().filter(|page| load_check_as::<L>(page).is_err()).count()
+fn measured_check(levels: &[Level]) -> usize {
+    levels.iter().flatten().filter(|page| load_check(page).is_err()).count()
 }
 
 #[inline(never)]
-fn measured_leaf<L: Ladder>(leaves: &[Vec<u8>], probes: &[(usize, &[u8])]) -> usize {
-    probes.iter().filter(|(leaf, key)| node::<L>(&leaves[*leaf]).search(key).found).count()
+fn measured_leaf(leaves: &[Vec<u8>], probes: &[(usize, &[u8])]) -> usize {
+    probes.iter().filter(|(leaf, key)| node(&leaves[*leaf]).search(key).found).count()
 }
 
 #[inline(never)]
-fn measured_inner<L: Ladder>(levels: &[Level], key: &[u8]) -> usize {
-    let child = |at: usize, level: &Level| node::<L>(&level[at]).child_for(key).child.0 as usize;
+fn measured_inner(levels: &[Level], key: &[u8]) -> usize {
+    let child = |at: usize, level: &Level| node(&level[at]).child_for(key).child.0 as usize;
     levels.iter().rev().fold(0, child)
 }
 
@@ -240,9 +236,9 @@ fn measured_check_of_fingerprints(leaves: &[Vec<u8>]) -> usize {
 }
 
 #[inline(never)]
-fn measured_insert<L: Ladder>(page: &mut [u8], records: &[(&[u8], &[u8])]) {
+fn measured_insert(page: &mut [u8], records: &[(&[u8], &[u8])]) {
     for (key, value) in records {
-        let mut leaf = NodeMut::<L>::new(page);
+        let mut leaf = NodeMut::new(page);
         let at = leaf.as_node().search(key);
         leaf.insert(at.index, key, value).expect("they fitted before");
     }

@@ -1,13 +1,14 @@
 //! Loads keys from a file, one a line, and looks them up.
 //!
-//! `url_lookup FILE [KEYS [LOOKUPS [LADDER]]]`: times puts and gets of a database in memory, through the
-//! public API, with the layouts of leaves chosen for each or with the one that is named; or, with the name of a rung of the ladder, puts, gets, group gets and a scan of a tree of
-//! that rung on a heap of pages. Prints a checksum of the work. Under `valgrind --tool=callgrind --collect-atstart=no
-//! --toggle-collect='*look_up*'` it counts the instructions of the gets alone.
+//! `url_lookup FILE [KEYS [LOOKUPS [LAYOUT]]]`: times puts and gets of a database in memory, through the
+//! public API, with the layouts of leaves chosen for each or with the one that is named; or, with `tree` in its place,
+//! puts, gets, group gets and a scan of a tree on a heap of pages, of the build's rung of the ladder. Prints a checksum
+//! of the work. Under `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*look_up*'` it counts the
+//! instructions of the gets alone.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // Files and clocks of an example.
 
-use hedgerow::internals::node::{Baseline, Heads, Hints, Ladder, Prefix};
+use hedgerow::internals::node::rung;
 use hedgerow::internals::tree::{Tree, Value};
 use hedgerow::internals::types::TreeId;
 use hedgerow::{LeafLayout, LeafPolicy, Options};
@@ -20,20 +21,17 @@ use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let file = arguments.next().ok_or("usage: url_lookup FILE [KEYS [LOOKUPS [LADDER]]]")?;
+    let file = arguments.next().ok_or("usage: url_lookup FILE [KEYS [LOOKUPS [LAYOUT|tree]]]")?;
     let keys = arguments.next().map_or(Ok(300_000), |text| text.parse())?;
     let lookups = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
     let text = std::fs::read(file)?;
     let keys: Vec<&[u8]> =
         text.split(|&byte| byte == b'\n').filter(|key| !key.is_empty()).take(keys).collect();
     match arguments.next().as_deref() {
-        Some("baseline") => run::<Baseline>(&keys, lookups),
-        Some("prefix") => run::<Prefix>(&keys, lookups),
-        Some("heads") => run::<Heads>(&keys, lookups),
-        Some("hints") => run::<Hints>(&keys, lookups),
+        Some("tree") => run(&keys, lookups),
         Some(name) => {
             let layout = LeafLayout::ALL.into_iter().find(|layout| layout.name() == name);
-            let layout = layout.ok_or_else(|| format!("{name} is no rung, and no layout"))?;
+            let layout = layout.ok_or_else(|| format!("{name} is no layout"))?;
             run_database(&keys, lookups, LeafPolicy::Fixed(layout))
         }
         None => run_database(&keys, lookups, LeafPolicy::Adaptive),
@@ -62,10 +60,10 @@ fn order(keys: usize, lookups: usize) -> Vec<u32> {
     (0..lookups).map(|_| random.below(keys as u64) as u32).collect()
 }
 
-fn run<L: Ladder>(keys: &[&[u8]], lookups: usize) -> Result<(), Box<dyn Error>> {
+fn run(keys: &[&[u8]], lookups: usize) -> Result<(), Box<dyn Error>> {
     let bytes: usize = keys.iter().map(|key| key.len() + 8).sum();
     let pool = Arc::new(MemoryPool::new(4096, bytes / 1024 + 1024));
-    let tree = Tree::<_, L>::create(pool, TreeId(1))?;
+    let tree = Tree::create(pool, TreeId(1))?;
 
     let start = Instant::now();
     for (number, key) in keys.iter().enumerate() {
@@ -102,7 +100,7 @@ fn run<L: Ladder>(keys: &[&[u8]], lookups: usize) -> Result<(), Box<dyn Error>> 
     let stats = tree.stats()?;
     println!(
         "{}: height {}, {} pages, fill {:.3}, checksum {:x}",
-        L::NAME,
+        rung::NAME,
         stats.levels.len(),
         stats.pages(),
         stats.leaf_fill(),

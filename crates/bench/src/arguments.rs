@@ -107,9 +107,10 @@ pub struct RunArguments {
     /// Only this case. May be given more than once
     #[arg(long, value_name = "NAME")]
     pub case: Vec<String>,
-    /// A program with more competitors, which follows the cell protocol
+    /// A program with more competitors, which follows the cell protocol. May be given more than once; of
+    /// two that have a competitor, the first runs it
     #[arg(long, value_name = "PROGRAM")]
-    pub peers: Option<PathBuf>,
+    pub peers: Vec<PathBuf>,
     /// Directory of foreign programs [default: the environment variable HEDGEROW_EXTERNAL]
     #[arg(long, value_name = "DIR")]
     pub external_dir: Option<PathBuf>,

@@ -50,8 +50,8 @@ pub struct Plan {
     pub program: PathBuf,
     /// Other builds of it by their labels: they take turns, in its place.
     pub builds: Vec<(String, PathBuf)>,
-    /// A program with more competitors.
-    pub peers: Option<PathBuf>,
+    /// Programs with more competitors.
+    pub peers: Vec<PathBuf>,
     /// Where foreign programs are.
     pub programs: Programs,
     /// Key files by the names of their sets.
@@ -127,7 +127,7 @@ pub fn run(plan: &Plan, sink: &mut Sink, mut say: impl FnMut(&str)) -> Result<Ta
     let work = WorkDirectory::new(&plan.directory)?;
     let mut keys = KeyFiles::new(&work.0, plan.keys.clone(), plan.size);
     check_cases(plan, &keys)?;
-    let peers = peer_names(plan)?;
+    let peers = peers(plan)?;
     sink.write(&Line::Run(header(plan.size)?))?;
     let mut tally = Tally::default();
     for experiment in &plan.experiments {
@@ -169,16 +169,25 @@ pub fn header(size: Size) -> Result<Header, String> {
     })
 }
 
-/// Names of the competitors of the program that the user gave.
-fn peer_names(plan: &Plan) -> Result<Vec<String>, String> {
-    let Some(program) = &plan.peers else { return Ok(Vec::new()) };
-    process::run(Command::new(program).arg("competitors"), LISTING_SECONDS)
-        .and_then(process::Output::success)
-        .map(|names| names.lines().map(str::to_owned).collect())
-        .map_err(|error| format!("{} tells no competitors: {error}", program.display()))
+/// Competitors of the programs that the user gave, with their programs.
+fn peers(plan: &Plan) -> Result<BTreeMap<String, &Path>, String> {
+    let mut peers = BTreeMap::new();
+    for program in &plan.peers {
+        let names = process::run(Command::new(program).arg("competitors"), LISTING_SECONDS)
+            .and_then(process::Output::success)
+            .map_err(|error| format!("{} tells no competitors: {error}", program.display()))?;
+        for name in names.lines() {
+            peers.entry(name.to_owned()).or_insert(program.as_path());
+        }
+    }
+    Ok(peers)
 }
 
-fn contestants(plan: &Plan, experiment: &Experiment, peers: &[String]) -> Vec<Contestant> {
+fn contestants(
+    plan: &Plan,
+    experiment: &Experiment,
+    peers: &BTreeMap<String, &Path>,
+) -> Vec<Contestant> {
     let mut names: Vec<&str> = plan.competitors.iter().map(String::as_str).collect();
     if names.is_empty() && plan.builds.is_empty() {
         names = experiment.competitors.to_vec();
@@ -194,10 +203,8 @@ fn contestants(plan: &Plan, experiment: &Experiment, peers: &[String]) -> Vec<Co
         };
         if let Some(adapter) = external::adapter(name) {
             contestants.push(one("", How::Adapter(adapter)));
-        } else if let Some(peers_program) =
-            plan.peers.as_ref().filter(|_| peers.iter().any(|peer| peer == name))
-        {
-            contestants.push(one("", How::Program(peers_program.clone())));
+        } else if let Some(program) = peers.get(name) {
+            contestants.push(one("", How::Program((*program).to_owned())));
         } else if !engines::NAMES.contains(&name) {
             let words = format!("no program that was given has the competitor `{name}`");
             contestants.push(one("", How::Nobody(CellError::NotInstalled(words))));

@@ -33,7 +33,7 @@ fn every_product_takes_part_in_every_experiment() {
         instructions: false,
         program: PROGRAM.into(),
         builds: Vec::new(),
-        peers: Some(PROGRAM.into()),
+        peers: vec![PROGRAM.into()],
         programs: Programs::default(),
         keys: BTreeMap::new(),
         directory: directory.path().to_owned(),

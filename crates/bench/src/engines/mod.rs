@@ -15,6 +15,7 @@ mod trees;
 
 use crate::cell::{Cell, CellError, CellResult, LeafCounts, TreeShape};
 use crate::harness;
+use ::hedgerow::internals::node::rung;
 use ::hedgerow::{LeafLayout, LeafPolicy, TreeStats};
 use std::ops::ControlFlow;
 
@@ -31,45 +32,45 @@ fn up_to<'f>(
     }
 }
 
-/// Names of the competitors.
-pub const NAMES: [&str; 25] = [
-    "hedgerow",
-    "hedgerow-batch",
-    "hedgerow-no-log",
-    "hedgerow-on-demand",
-    "hedgerow-get_into",
-    "hedgerow-comparison",
-    "hedgerow-fingerprint",
-    "hedgerow-semi-dense",
-    "hedgerow-fully-dense",
-    "btreemap",
-    "tree-heap",
-    "tree-heap-comparison",
-    "tree-heap-fingerprint",
-    "tree-heap-semi-dense",
-    "tree-heap-fully-dense",
-    "tree-heap-baseline",
-    "tree-heap-prefix",
-    "tree-heap-heads",
-    "tree-frames",
-    "tree-frames-baseline",
-    "tree-vmcache",
-    "tree-vmcache-baseline",
-    "bare-reads",
-    "bare-syncs",
-    "bare-writes",
-];
+/// Names of the competitors. A build on a lower rung of the ladder has nothing but its trees.
+pub const NAMES: &[&str] = match rung::NAME.as_bytes() {
+    b"baseline" => &["tree-heap-baseline", "tree-frames-baseline", "tree-vmcache-baseline"],
+    b"prefix" => &["tree-heap-prefix"],
+    b"heads" => &["tree-heap-heads"],
+    _ => &[
+        "hedgerow",
+        "hedgerow-batch",
+        "hedgerow-no-log",
+        "hedgerow-on-demand",
+        "hedgerow-get_into",
+        "hedgerow-comparison",
+        "hedgerow-fingerprint",
+        "hedgerow-semi-dense",
+        "hedgerow-fully-dense",
+        "btreemap",
+        "tree-heap",
+        "tree-heap-comparison",
+        "tree-heap-fingerprint",
+        "tree-heap-semi-dense",
+        "tree-heap-fully-dense",
+        "tree-frames",
+        "tree-vmcache",
+        "bare-reads",
+        "bare-syncs",
+        "bare-writes",
+    ],
+};
 
 /// Runs `cell` on the competitor that it names.
 ///
 /// Errors: `Failed` for a name that is not in [`NAMES`]; those of [`harness::run`].
 pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
     match cell.competitor.as_str() {
-        "hedgerow-no-log" | "hedgerow-on-demand" | "hedgerow-batch" => {
-            harness::run::<hedgerow::Store<false>>(cell)
+        name if !NAMES.contains(&name) => {
+            Err(CellError::Failed(format!("there is no competitor `{name}` here")))
         }
         "hedgerow-get_into" => harness::run::<hedgerow::Store<true>>(cell),
-        name if is_of(name, "hedgerow") => harness::run::<hedgerow::Store<false>>(cell),
+        name if name.starts_with("hedgerow") => harness::run::<hedgerow::Store<false>>(cell),
         "bare-writes" => harness::run::<bare_writes::Writes>(cell),
         "btreemap" => harness::run::<btreemap::Map>(cell),
         other => run_below_the_api(other, cell),
@@ -84,12 +85,6 @@ const LAYOUTS: [(&str, LeafLayout); 4] = [
     ("-semi-dense", LeafLayout::SemiDense),
     ("-fully-dense", LeafLayout::FullyDense),
 ];
-
-/// Whether `name` is `family`, with a layout behind it or without.
-fn is_of(name: &str, family: &str) -> bool {
-    let rest = name.strip_prefix(family);
-    rest.is_some_and(|rest| rest.is_empty() || LAYOUTS.iter().any(|(layout, _)| rest == *layout))
-}
 
 /// How the competitor `name` chooses the layouts of its leaves.
 fn leaf_policy(name: &str) -> LeafPolicy {
@@ -114,28 +109,18 @@ fn shape(stats: &TreeStats) -> TreeShape {
 /// Those that reach below the public API, and below what other systems than Linux have.
 #[cfg(target_os = "linux")]
 fn run_below_the_api(name: &str, cell: &Cell) -> Result<CellResult, CellError> {
-    use ::hedgerow::internals::node::{Baseline, Heads, Hints, Prefix};
     use trees::TreeEngine;
     use trees::homes::{Frames, Heap, Vmcache};
     match name {
-        "tree-heap-baseline" => harness::run::<TreeEngine<Heap, Baseline>>(cell),
-        "tree-heap-prefix" => harness::run::<TreeEngine<Heap, Prefix>>(cell),
-        "tree-heap-heads" => harness::run::<TreeEngine<Heap, Heads>>(cell),
-        "tree-frames" => harness::run::<TreeEngine<Frames, Hints>>(cell),
-        "tree-frames-baseline" => harness::run::<TreeEngine<Frames, Baseline>>(cell),
-        "tree-vmcache" => harness::run::<TreeEngine<Vmcache, Hints>>(cell),
-        "tree-vmcache-baseline" => harness::run::<TreeEngine<Vmcache, Baseline>>(cell),
         "bare-reads" => bare_reads::run(cell),
         "bare-syncs" => harness::run::<bare_syncs::Blocks>(cell),
-        name if is_of(name, "tree-heap") => harness::run::<TreeEngine<Heap, Hints>>(cell),
-        other => Err(CellError::Failed(format!("there is no competitor `{other}` here"))),
+        name if name.starts_with("tree-frames") => harness::run::<TreeEngine<Frames>>(cell),
+        name if name.starts_with("tree-vmcache") => harness::run::<TreeEngine<Vmcache>>(cell),
+        _ => harness::run::<TreeEngine<Heap>>(cell),
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn run_below_the_api(name: &str, _cell: &Cell) -> Result<CellResult, CellError> {
-    match NAMES.contains(&name) {
-        true => Err(CellError::Unsupported(format!("`{name}` needs Linux"))),
-        false => Err(CellError::Failed(format!("there is no competitor `{name}` here"))),
-    }
+    Err(CellError::Unsupported(format!("`{name}` needs Linux")))
 }

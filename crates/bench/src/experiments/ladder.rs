@@ -3,7 +3,8 @@
 //! Prefix truncation, heads and hints are put on top of each other, in the engine's tree and in the
 //! paper's own programs, and each rung is compared with the one below it. The engine's tree lies in a
 //! heap of pages (`tree-heap-comparison` has all three), so that no pool is between; it is synchronised,
-//! the paper's is not. All leaves are comparison leaves.
+//! the paper's is not. All leaves are comparison leaves. Each lower rung of the engine's tree is a build of its
+//! own, a program for `--peers`: `cargo xtask rungs` makes them.
 
 use super::{Case, Experiment, Figure, GET, PAPER_SETS, Size, paper_case, paper_phases, phase};
 

@@ -44,7 +44,7 @@ fn run_with(
     let record = directory.path().join("record.jsonl");
     let mut plan = plan("against-btreemap", directory.path());
     plan.cases = vec!["random8".into()];
-    plan.peers = Some(bad_peers(directory.path()));
+    plan.peers = vec![bad_peers(directory.path())];
     plan.competitors = competitors.iter().map(|name| (*name).to_owned()).collect();
     plan.pairs = 1;
     plan.seconds_limit = Some(if competitors.contains(&"hang") { 2 } else { 60 });

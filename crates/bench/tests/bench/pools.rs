@@ -3,7 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::common::plan;
+use crate::common::{competitors_of_rungs, plan};
 use hedgerow_bench::cell::{Operation, Phase};
 use hedgerow_bench::record::{self, Measurement, Outcome, Sink};
 use hedgerow_bench::run;
@@ -45,14 +45,10 @@ fn reads(measurement: &Measurement) -> f64 {
 #[test]
 fn trees_in_memory_do_the_same_work() {
     let directory = tempfile::tempdir().unwrap();
-    let competitors = [
-        "tree-heap",
-        "tree-frames",
-        "tree-vmcache",
-        "tree-heap-baseline",
-        "tree-frames-baseline",
-        "tree-vmcache-baseline",
-    ];
+    let of_rungs = competitors_of_rungs();
+    let baseline = of_rungs.iter().filter(|name| name.ends_with("-baseline"));
+    let mut competitors = vec!["tree-heap", "tree-frames", "tree-vmcache"];
+    competitors.extend(baseline.map(String::as_str));
     let measurements = run_smoke("pools-in-memory", &competitors, directory.path());
     for measurement in measurements.iter().filter(|m| m.competitor.starts_with("tree-vmcache")) {
         assert_eq!(reads(measurement), 0.0, "{}", measurement.case);

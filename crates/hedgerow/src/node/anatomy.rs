@@ -6,12 +6,10 @@
 //! `fingerprint/anatomy.rs` and `dense/anatomy.rs`, all by a `Sketch`.
 //!
 //! Invariants: the regions follow each other without gap or overlap from the first byte to the last,
-//! whatever the bytes say; [`Anatomy::parts`] has an entry for each byte. Pages are those of the ladder's
-//! top rung, which all files have. Pure functions over a private copy; nothing is latched.
+//! whatever the bytes say; [`Anatomy::parts`] has an entry for each byte. Pure functions over a private copy; nothing is latched.
 
 use super::check::{check, load_check};
 use super::defect::Defect;
-use super::ladder::Hints;
 use super::layout::{
     COUNT, HEADS, HINTS, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, UPPER_INFINITE,
     UPPER_LEN, count, fences_start, head, heap_start, is_inner, slot, slots_end, slots_start,
@@ -298,7 +296,7 @@ const SLOTTED_FIELDS: [FieldPlace; 6] = [
 
 fn sketch_slotted(sketch: &mut Sketch<'_>) {
     let page = sketch.page;
-    let node = Node::<_, Hints>::new(PlainBytes::new(page));
+    let node = Node::new(PlainBytes::new(page));
     sketch.region(Part::Hints, HEADS);
     sketch.region(Part::Heads, slots_start(page));
     sketch.region(Part::Slots, slots_end(page));
@@ -306,7 +304,7 @@ fn sketch_slotted(sketch: &mut Sketch<'_>) {
     sketch.heap(Part::Heap, fences_start(page), Part::Dead);
     for place in 0..count(page) {
         let slot = slot(page, place);
-        let rest = slot.rest_len::<Hints>();
+        let rest = slot.rest_len();
         sketch.paint(slot.offset, rest, Part::Key);
         if !is_inner(page) {
             sketch.value(place, slot.offset + rest, slot.value_len);
@@ -433,7 +431,7 @@ impl<'p> Sketch<'p> {
         self.region(Part::Unknown, self.page.len());
         let (mut lower, mut upper) = (None, None);
         if readable {
-            let node = Node::<_, Hints>::new(PlainBytes::new(self.page));
+            let node = Node::new(PlainBytes::new(self.page));
             let (mut below, mut above) = (Vec::new(), Vec::new());
             lower = node.append_lower_fence(&mut below).then_some(below);
             upper = node.append_upper_fence(&mut above).then_some(above);

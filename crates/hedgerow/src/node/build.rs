@@ -13,17 +13,16 @@
 //! Invariant: what is staged, or some of it from its beginning, fits into a page with an upper fence that
 //! is at most the last key of that.
 
-use super::ladder::Ladder;
 use super::layout::{
     INNER_SLOT_BYTES, LEAF_SLOT_BYTES, common_prefix, max_record_bytes, rest_len, space_needed,
 };
 use super::records::Records;
+use super::rung;
 use super::separator;
 use super::suffix::Suffix;
 use super::write::{Appended, NodeMut};
 use crate::page::header::PageKind;
 use crate::types::PageId;
-use std::marker::PhantomData;
 
 /// Builds the nodes of one level from left to right.
 ///
@@ -31,7 +30,7 @@ use std::marker::PhantomData;
 /// the same with [`Self::push_child`], each child with its upper fence for a key. At the end
 /// [`Self::write_last`] until it gives `None`.
 #[derive(Debug)]
-pub struct Builder<L> {
+pub struct Builder {
     pub(super) page_bytes: usize,
     pub(super) target_bytes: usize,
     level: u8,
@@ -45,10 +44,9 @@ pub struct Builder<L> {
     /// Bytes of all records staged, in a node whose prefix has `shared_bytes`.
     record_bytes: usize,
     shared_bytes: usize,
-    ladder: PhantomData<L>,
 }
 
-impl<L: Ladder> Builder<L> {
+impl Builder {
     /// Begins a level. A page counts as full when `fill_percent` (clamped to 10..=100) of it are used.
     pub fn new(page_bytes: usize, level: u8, fill_percent: u8) -> Self {
         Builder {
@@ -61,7 +59,6 @@ impl<L: Ladder> Builder<L> {
             children: Vec::new(),
             record_bytes: 0,
             shared_bytes: 0,
-            ladder: PhantomData,
         }
     }
 
@@ -87,19 +84,19 @@ impl<L: Ladder> Builder<L> {
     /// Bytes of the prefix that a node with this upper fence has.
     pub(super) fn shared(&self, upper: Option<&[u8]>) -> usize {
         match (&self.lower, upper) {
-            (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
+            (Some(lower), Some(upper)) if rung::PREFIX => common_prefix(lower, upper),
             _ => 0,
         }
     }
 
     /// Bytes of the first `count` records in a node with this prefix.
     fn records_of(&self, count: usize, shared: usize) -> usize {
-        self.records.bytes_behind(count, shared + L::HEAD_BYTES)
+        self.records.bytes_behind(count, shared + rung::HEAD_BYTES)
     }
 
     fn space(&self, count: usize, live: usize, fences: usize) -> usize {
         let slot_bytes = if self.level == 0 { LEAF_SLOT_BYTES } else { INNER_SLOT_BYTES };
-        space_needed::<L>(slot_bytes, count, live, fences)
+        space_needed(slot_bytes, count, live, fences)
     }
 
     /// Stages a record of a leaf if it belongs into the same node as what is staged; the first one always
@@ -121,7 +118,7 @@ impl<L: Ladder> Builder<L> {
     fn stage(&mut self, key: &[u8], value: &[u8], child: u32) -> bool {
         debug_assert!(key.len() + value.len() <= max_record_bytes(self.page_bytes));
         let (staged, shared) = self.staged_bytes(key);
-        let record_bytes = staged + stored::<L>(key.len(), shared) + value.len();
+        let record_bytes = staged + stored(key.len(), shared) + value.len();
         let fences = self.fences_behind(key, shared);
         let count = self.records.len() + 1;
         // A page has room for one record and two fences, and an inner node for two separators.
@@ -225,7 +222,7 @@ impl<L: Ladder> Builder<L> {
     fn write_node(&mut self, page: &mut [u8], count: usize, upper: Option<&[u8]>) {
         assert_eq!(page.len(), self.page_bytes, "pages of one tree have one size");
         let kind = if self.level == 0 { PageKind::ComparisonLeaf } else { PageKind::Inner };
-        let mut node = NodeMut::<L>::format(page, kind, self.level, self.lower.as_deref(), upper);
+        let mut node = NodeMut::format(page, kind, self.level, self.lower.as_deref(), upper);
         let keys = if self.level == 0 { count } else { count.saturating_sub(1) };
         node.reserve_heads(keys);
         let shared = node.as_node().prefix_len();
@@ -265,6 +262,6 @@ impl<L: Ladder> Builder<L> {
 }
 
 /// Bytes that a record holds of a key of `key_len` bytes, in a node with a prefix of `shared`.
-fn stored<L: Ladder>(key_len: usize, shared: usize) -> usize {
-    rest_len::<L>(key_len.saturating_sub(shared))
+fn stored(key_len: usize, shared: usize) -> usize {
+    rest_len(key_len.saturating_sub(shared))
 }

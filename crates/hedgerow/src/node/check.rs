@@ -9,7 +9,6 @@ use super::defect::Defect;
 use super::dense;
 use super::dispatch::LeafLayout;
 use super::fingerprint;
-use super::ladder::{Hints, Ladder};
 use super::layout::{
     COUNT, HEADS, HEADS_CAPACITY, HEADS_STEP, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
     LOWER_INFINITE, LOWER_LEN, MAX_LEVEL, NODE_FLAGS, PREFIX_LEN, RUN, UPPER_CHILD, UPPER_INFINITE,
@@ -17,15 +16,19 @@ use super::layout::{
     heap_live, heap_start, is_inner, lower_fence, max_key_bytes, max_record_bytes, prefix,
     rest_len, slot, slot_bytes, slots_end, slots_start, u16_at, u32_at, upper_fence,
 };
+use super::rung;
 use super::suffix::Suffix;
 use super::write::MAX_RUN;
 use crate::page::header::{FLAGS, KIND, LEVEL, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PageKind};
 use crate::types::PageId;
 use std::cmp::Ordering;
 
-/// Reports every defect of a node; an empty list is a clean page.
-pub fn check(page: &[u8]) -> Vec<Defect> {
-    check_as::<Hints>(page)
+/// The layout that a page says it has; pages of other kinds are checked with comparison leaves.
+fn layout(page: &[u8]) -> LeafLayout {
+    match page.get(KIND) {
+        Some(kind) if rung::HINTS => LeafLayout::of_kind(*kind),
+        _ => LeafLayout::Comparison,
+    }
 }
 
 /// Checks, as far as memory safety of later changes needs it, a page that comes from outside. Costs
@@ -34,29 +37,13 @@ pub fn check(page: &[u8]) -> Vec<Defect> {
 /// # Errors
 /// The first defect found.
 pub fn load_check(page: &[u8]) -> Result<(), Defect> {
-    load_check_as::<Hints>(page)
-}
-
-/// The layout that a page says it has; pages of other kinds are checked with comparison leaves.
-fn layout<L: Ladder>(page: &[u8]) -> LeafLayout {
-    match page.get(KIND) {
-        Some(kind) if L::HINTS => LeafLayout::of_kind(*kind),
-        _ => LeafLayout::Comparison,
-    }
-}
-
-/// [`load_check`] for a page written with another rung of the ladder.
-///
-/// # Errors
-/// The first defect found.
-pub fn load_check_as<L: Ladder>(page: &[u8]) -> Result<(), Defect> {
-    match layout::<L>(page) {
+    match layout(page) {
         LeafLayout::Comparison => {}
         LeafLayout::Fingerprint => return fingerprint::load_check(page),
         LeafLayout::SemiDense | LeafLayout::FullyDense => return dense::load_check(page),
     }
     let mut first = None;
-    fixed_fields::<L>(page, &mut |defect| first = first.or(Some(defect)));
+    fixed_fields(page, &mut |defect| first = first.or(Some(defect)));
     if let Some(defect) = first {
         return Err(defect);
     }
@@ -64,34 +51,31 @@ pub fn load_check_as<L: Ladder>(page: &[u8]) -> Result<(), Defect> {
     let field = |a, b| usize::from(u16::from_le_bytes([a, b]));
     let sum = if is_inner(page) {
         let (slots, _) = slots.as_chunks::<INNER_SLOT_BYTES>();
-        records::<L>(page, slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]), 0)))
+        records(page, slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]), 0)))
     } else {
         let (slots, _) = slots.as_chunks::<LEAF_SLOT_BYTES>();
         let value_len = |s: &[u8; LEAF_SLOT_BYTES]| field(s[4], s[5]) & usize::from(VALUE_LEN_MASK);
         let slots = slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]), value_len(s)));
-        records::<L>(page, slots)
+        records(page, slots)
     };
     match sum {
         Some(live) if live == heap_live(page) => Ok(()),
         Some(live) => Err(Defect::HeapLive { stored: heap_live(page), counted: live }),
-        None => Err(first_bad_record::<L>(page)),
+        None => Err(first_bad_record(page)),
     }
 }
 
 /// The sum of all records, given as place, bytes of the suffix and bytes of the value, if each lies on
 /// the heap and is not too long.
 #[inline(always)]
-fn records<L: Ladder>(
-    page: &[u8],
-    records: impl Iterator<Item = (usize, usize, usize)>,
-) -> Option<usize> {
+fn records(page: &[u8], records: impl Iterator<Item = (usize, usize, usize)>) -> Option<usize> {
     let (heap, end) = (heap_start(page), fences_start(page));
     let beyond_prefix = |bytes: usize| bytes.saturating_sub(u16_at(page, PREFIX_LEN));
     let longest_key = beyond_prefix(max_key_bytes(page.len()));
     let longest = beyond_prefix(max_record_bytes(page.len()));
     let mut live = 0;
     for (offset, suffix_len, value_len) in records {
-        let len = rest_len::<L>(suffix_len) + value_len;
+        let len = rest_len(suffix_len) + value_len;
         let misplaced = offset < heap || offset + len > end;
         let too_long = suffix_len > longest_key || suffix_len + value_len > longest;
         if too_long || misplaced && (len, offset) != (0, 0) {
@@ -103,35 +87,35 @@ fn records<L: Ladder>(
 }
 
 #[cold]
-fn first_bad_record<L: Ladder>(page: &[u8]) -> Defect {
+fn first_bad_record(page: &[u8]) -> Defect {
     let mut defects = Vec::new();
-    slots_and_heap::<L>(page, &mut defects);
+    slots_and_heap(page, &mut defects);
     let place =
         |defect: &Defect| matches!(defect, Defect::RecordPlace(_) | Defect::RecordLength(_));
     defects.into_iter().find(place).unwrap_or(Defect::RecordPlace(0))
 }
 
-/// [`check`] for a page written with another rung of the ladder.
-pub fn check_as<L: Ladder>(page: &[u8]) -> Vec<Defect> {
-    match layout::<L>(page) {
+/// Reports every defect of a node; an empty list is a clean page.
+pub fn check(page: &[u8]) -> Vec<Defect> {
+    match layout(page) {
         LeafLayout::Comparison => {}
         LeafLayout::Fingerprint => return fingerprint::check(page),
         LeafLayout::SemiDense | LeafLayout::FullyDense => return dense::check(page),
     }
     let mut defects = Vec::new();
-    if fixed_fields::<L>(page, &mut |defect| defects.push(defect)) {
+    if fixed_fields(page, &mut |defect| defects.push(defect)) {
         small_fields(page, &mut defects);
-        if slots_and_heap::<L>(page, &mut defects) {
-            keys::<L>(page, &mut defects);
+        if slots_and_heap(page, &mut defects) {
+            keys(page, &mut defects);
         }
-        heads_and_hints::<L>(page, &mut defects);
+        heads_and_hints(page, &mut defects);
     }
     defects
 }
 
 /// Checks sizes, counts and places; reports to `found`. False if they are so wrong that slots and
 /// fences cannot be read.
-fn fixed_fields<L: Ladder>(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
+fn fixed_fields(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
     if !is_page_size(page.len()) {
         found(Defect::PageSize(page.len()));
         return false;
@@ -146,11 +130,11 @@ fn fixed_fields<L: Ladder>(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
             return false;
         }
     }
-    if !flags_and_fences::<L>(page, LOWER_INFINITE | UPPER_INFINITE, found) {
+    if !flags_and_fences(page, LOWER_INFINITE | UPPER_INFINITE, found) {
         return false;
     }
     let (capacity, count) = (u16_at(page, HEADS_CAPACITY), count(page));
-    let fitting = if L::HEADS { capacity >= count } else { capacity == 0 };
+    let fitting = if rung::HEADS { capacity >= count } else { capacity == 0 };
     if !fitting || capacity % HEADS_STEP != 0 {
         found(Defect::HeadsCapacity { capacity, count });
         return false;
@@ -185,11 +169,7 @@ pub(super) fn slots_and_heap_bounds(
 
 /// Checks flags, fences and prefix of a node of any layout, which may have the flags `known`. False
 /// if the fences cannot be read.
-pub(super) fn flags_and_fences<L: Ladder>(
-    page: &[u8],
-    known: u16,
-    found: &mut dyn FnMut(Defect),
-) -> bool {
+pub(super) fn flags_and_fences(page: &[u8], known: u16, found: &mut dyn FnMut(Defect)) -> bool {
     let flags = u16_at(page, NODE_FLAGS) as u16;
     if flags & !known != 0 {
         found(Defect::Flags(flags));
@@ -206,16 +186,16 @@ pub(super) fn flags_and_fences<L: Ladder>(
         (Some(lower), Some(upper)) => lower.get(..len).is_some_and(|p| upper.starts_with(p)),
         _ => len == 0,
     };
-    if !both(shared) || (!L::PREFIX && shared != 0) {
-        found(Defect::PrefixLength { stored: shared, expected: expected_prefix::<L>(page) });
+    if !both(shared) || (!rung::PREFIX && shared != 0) {
+        found(Defect::PrefixLength { stored: shared, expected: expected_prefix(page) });
         return false;
     }
     true
 }
 
-pub(super) fn expected_prefix<L: Ladder>(page: &[u8]) -> usize {
+pub(super) fn expected_prefix(page: &[u8]) -> usize {
     match (lower_fence(page), upper_fence(page)) {
-        (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
+        (Some(lower), Some(upper)) if rung::PREFIX => common_prefix(lower, upper),
         _ => 0,
     }
 }
@@ -249,13 +229,13 @@ fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
 }
 
 /// Checks each slot and the sum of the records. False if some record cannot be read.
-fn slots_and_heap<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) -> bool {
+fn slots_and_heap(page: &[u8], defects: &mut Vec<Defect>) -> bool {
     let longest = max_record_bytes(page.len());
     let shared = u16_at(page, PREFIX_LEN);
     let mut records = Records::of(page);
     for index in 0..count(page) {
         let slot = slot(page, index);
-        records.add(index, slot.offset, slot.record_bytes::<L>(), defects);
+        records.add(index, slot.offset, slot.record_bytes(), defects);
         if shared + slot.suffix_len + slot.value_len > longest {
             defects.push(Defect::RecordLength(index));
         }
@@ -333,23 +313,23 @@ fn space(page: &[u8], live: usize, defects: &mut Vec<Defect>) {
 }
 
 /// Order, fences and prefix. The records can be read.
-fn keys<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) {
+fn keys(page: &[u8], defects: &mut Vec<Defect>) {
     if let (Some(lower), Some(upper)) = (lower_fence(page), upper_fence(page))
         && lower >= upper
     {
         defects.push(Defect::FenceOrder);
     }
     let shared = prefix(page);
-    let expected = expected_prefix::<L>(page);
+    let expected = expected_prefix(page);
     if shared.len() != expected {
         defects.push(Defect::PrefixLength { stored: shared.len(), expected });
     }
     // Of the fences only what follows the prefix is compared, as of the keys.
-    let lower = lower_fence(page).map(|fence| Suffix::of::<L>(&fence[shared.len()..]));
-    let upper = upper_fence(page).map(|fence| Suffix::of::<L>(&fence[shared.len()..]));
+    let lower = lower_fence(page).map(|fence| Suffix::of(&fence[shared.len()..]));
+    let upper = upper_fence(page).map(|fence| Suffix::of(&fence[shared.len()..]));
     for index in 0..count(page) {
-        let key = Suffix::read::<L>(page, index);
-        if index > 0 && Suffix::read::<L>(page, index - 1) >= key {
+        let key = Suffix::read(page, index);
+        if index > 0 && Suffix::read(page, index - 1) >= key {
             defects.push(Defect::Order(index));
         }
         // A separator equal to the upper fence would leave its right child no keys.
@@ -365,11 +345,11 @@ fn keys<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) {
     }
 }
 
-fn heads_and_hints<L: Ladder>(page: &[u8], defects: &mut Vec<Defect>) {
+fn heads_and_hints(page: &[u8], defects: &mut Vec<Defect>) {
     let count = count(page);
-    debug_assert!(u16_at(page, HEADS_CAPACITY) >= heads_needed::<L>(count));
+    debug_assert!(u16_at(page, HEADS_CAPACITY) >= heads_needed(count));
     for hint in 0..HINT_COUNT {
-        let expected = if L::HINTS { expected_hint(page, hint) } else { 0 };
+        let expected = if rung::HINTS { expected_hint(page, hint) } else { 0 };
         if u32_at(page, HINTS + 4 * hint) as i32 != expected {
             defects.push(Defect::Hint(hint));
         }

@@ -3,7 +3,6 @@
 //! The caller has the page, or a copy of it, to itself. Nothing is shared.
 
 use super::fingerprint::FingerprintLeafMut;
-use super::ladder::Hints;
 use super::layout::{heap_start, slots_end};
 use super::write::NodeMut;
 use super::{dense, fingerprint};
@@ -39,7 +38,7 @@ pub fn pack(page: &mut [u8], least_bytes: usize) {
     match kind(page) {
         None | Some(PageKind::Free | PageKind::FullyDenseLeaf) => {}
         Some(PageKind::Inner | PageKind::ComparisonLeaf) => {
-            NodeMut::<Hints>::new(page).pack(least_bytes);
+            NodeMut::new(page).pack(least_bytes);
         }
         Some(PageKind::FingerprintLeaf) => FingerprintLeafMut::new(page).pack(least_bytes),
         Some(PageKind::SemiDenseLeaf) => dense::pack_semi(page, least_bytes),

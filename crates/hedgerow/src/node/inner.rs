@@ -4,7 +4,6 @@
 //! child puts a separator and the new right sibling in; a merge takes both out. Same conditions and
 //! invariants as [`super::write`].
 
-use super::ladder::Ladder;
 use super::layout::{
     INNER_SLOT_BYTES, PREFIX_LEN, UPPER_CHILD, count, heap_live, is_inner, rest_len, set_slot,
     set_u32, slot, slots_start, u16_at, u32_at,
@@ -12,7 +11,7 @@ use super::layout::{
 use super::write::{NoSpace, NodeMut};
 use crate::types::PageId;
 
-impl<L: Ladder> NodeMut<'_, L> {
+impl NodeMut<'_> {
     /// Child `index`; `index == count` names the upper child.
     pub fn child_at(&self, index: usize) -> PageId {
         debug_assert!(is_inner(self.page));
@@ -34,14 +33,14 @@ impl<L: Ladder> NodeMut<'_, L> {
             set_u32(self.page, UPPER_CHILD, child.0);
         } else {
             let slot = slot(self.page, index);
-            set_slot::<L>(self.page, index, super::layout::Slot { child: child.0, ..slot });
+            set_slot(self.page, index, super::layout::Slot { child: child.0, ..slot });
         }
     }
 
     /// Whether a separator of so many bytes (prefix included) can be inserted now.
     pub fn fits_separator(&self, separator_bytes: usize) -> bool {
         let suffix = separator_bytes.saturating_sub(u16_at(self.page, PREFIX_LEN));
-        let live = heap_live(self.page) + rest_len::<L>(suffix);
+        let live = heap_live(self.page) + rest_len(suffix);
         let needed = self.space_needed(count(self.page) + 1, live);
         needed <= self.page.len()
     }

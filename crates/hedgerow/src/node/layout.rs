@@ -17,7 +17,7 @@
 //!
 //! Pure functions over bytes; whoever calls them holds the page or a private copy of it.
 
-use super::ladder::Ladder;
+use super::rung;
 use crate::page::header::{HEADER_BYTES, KIND, LEVEL, PageKind};
 use std::ops::Range;
 
@@ -74,8 +74,8 @@ const _: () = assert!(HEAP_START.is_multiple_of(4) && HINTS.is_multiple_of(64));
 pub(super) const HEADS_STEP: usize = 4;
 
 /// Places that the array of heads has for `count` keys at least.
-pub(super) const fn heads_needed<L: Ladder>(count: usize) -> usize {
-    if L::HEADS { count.next_multiple_of(HEADS_STEP) } else { 0 }
+pub(super) const fn heads_needed(count: usize) -> usize {
+    if rung::HEADS { count.next_multiple_of(HEADS_STEP) } else { 0 }
 }
 
 /// Bytes by which a key of a node may be longer than [`max_short_key_bytes`]: the label of a long key, which the keyspace gives it.
@@ -167,14 +167,14 @@ pub(super) struct Slot {
 impl Slot {
     /// Bytes of the suffix that are in the record.
     #[inline(always)]
-    pub(super) fn rest_len<L: Ladder>(self) -> usize {
-        rest_len::<L>(self.suffix_len)
+    pub(super) fn rest_len(self) -> usize {
+        rest_len(self.suffix_len)
     }
 
     /// Bytes of the record on the heap.
     #[inline(always)]
-    pub(super) fn record_bytes<L: Ladder>(self) -> usize {
-        self.rest_len::<L>() + self.value_len
+    pub(super) fn record_bytes(self) -> usize {
+        self.rest_len() + self.value_len
     }
 
     /// The slot of the same record in a node whose prefix is longer by so many bytes; its place aside.
@@ -184,15 +184,15 @@ impl Slot {
 
     /// First byte of the value.
     #[inline(always)]
-    pub(super) fn value_at<L: Ladder>(self) -> usize {
-        self.offset + self.rest_len::<L>()
+    pub(super) fn value_at(self) -> usize {
+        self.offset + self.rest_len()
     }
 }
 
 /// Bytes that a record holds of a suffix: those behind the head.
 #[inline(always)]
-pub(super) fn rest_len<L: Ladder>(suffix_len: usize) -> usize {
-    suffix_len.saturating_sub(L::HEAD_BYTES)
+pub(super) fn rest_len(suffix_len: usize) -> usize {
+    suffix_len.saturating_sub(rung::HEAD_BYTES)
 }
 
 /// The bytes of a field, looked up with one check of its place and not one for each byte.
@@ -348,10 +348,10 @@ fn read_slot(from: &[u8], inner: bool) -> Slot {
 
 /// Writes slot `index`.
 #[inline]
-pub(super) fn set_slot<L: Ladder>(page: &mut [u8], index: usize, slot: Slot) {
+pub(super) fn set_slot(page: &mut [u8], index: usize, slot: Slot) {
     let (at, inner) = (slots_start(page) + index * slot_bytes(page), is_inner(page));
     // A record without bytes may begin behind the last byte of a 64 KiB page, which 16 bits do not hold.
-    let offset = if slot.record_bytes::<L>() == 0 { 0 } else { slot.offset };
+    let offset = if slot.record_bytes() == 0 { 0 } else { slot.offset };
     write_slot(&mut page[at..], Slot { offset, ..slot }, inner);
 }
 
@@ -374,19 +374,14 @@ pub(super) fn write_slot(to: &mut [u8], slot: Slot, inner: bool) {
 
 /// The value of record `index`.
 #[inline]
-pub(super) fn value<L: Ladder>(page: &[u8], index: usize) -> &[u8] {
+pub(super) fn value(page: &[u8], index: usize) -> &[u8] {
     let slot = slot(page, index);
-    let at = slot.value_at::<L>();
+    let at = slot.value_at();
     &page[at..at + slot.value_len]
 }
 
 /// Bytes that a node needs which holds `count` keys, `live` bytes on the heap and `fences` bytes of
 /// fences, with nothing dead and no place too many for heads.
-pub(super) fn space_needed<L: Ladder>(
-    slot_bytes: usize,
-    count: usize,
-    live: usize,
-    fences: usize,
-) -> usize {
-    HEADS + 4 * heads_needed::<L>(count) + slot_bytes * count + live + fences
+pub(super) fn space_needed(slot_bytes: usize, count: usize, live: usize, fences: usize) -> usize {
+    HEADS + 4 * heads_needed(count) + slot_bytes * count + live + fences
 }

@@ -3,8 +3,8 @@
 //! Rank 3. Bytes in, bytes out: no latch, no I/O; searches allocate nothing. `layout` says where the
 //! fields lie; [`Node`] reads, over racing bytes as over plain ones; [`NodeMut`] changes, one file for an
 //! operation; [`check()`] finds every defect of a page, and [`load_check`], which is cheap, those that could
-//! lead a writer out of the page. The optimisations of "B-Trees Are Back" section 3 are constants of a
-//! [`Ladder`] type, [`Hints`] having them all. [`mod@fingerprint`] and [`mod@dense`] are other layouts of
+//! lead a writer out of the page. The optimisations of "B-Trees Are Back" section 3 are constants of the
+//! build, in [`rung`]. [`mod@fingerprint`] and [`mod@dense`] are other layouts of
 //! leaves; [`Leaf`] and [`LeafMut`] stand for a leaf of any layout, and [`LeafPolicy`] chooses among them.
 //! [`mod@anatomy`] tells what every byte of a page is for.
 //!
@@ -21,7 +21,6 @@ mod dispatch;
 pub mod fingerprint;
 mod gap;
 mod inner;
-mod ladder;
 mod lanes;
 mod layout;
 mod merge;
@@ -29,6 +28,7 @@ mod policy;
 mod read;
 mod record;
 mod records;
+pub mod rung;
 mod search;
 mod separator;
 mod split;
@@ -39,7 +39,7 @@ mod write;
 mod tests;
 
 pub use build::Builder;
-pub use check::{check, check_as, load_check, load_check_as};
+pub use check::{check, load_check};
 pub use cut::{Split, SplitHint};
 pub use defect::Defect;
 pub(crate) use dispatch::SLOT_SLACK_BYTES;
@@ -49,8 +49,6 @@ pub use dispatch::{
 };
 pub use gap::{gap, pack};
 #[cfg(hedgerow_internals)]
-pub use ladder::{Baseline, Heads, Prefix};
-pub use ladder::{Hints, Ladder};
 pub use layout::{LABEL_BYTES, max_key_bytes, max_record_bytes, max_short_key_bytes};
 pub use merge::{copy_node, merge_space};
 pub use policy::{KeyTraits, LeafPolicy, holds_strings, key_traits};

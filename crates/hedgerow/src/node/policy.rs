@@ -12,7 +12,6 @@
 
 use super::dispatch::{Leaf, LeafLayout, plain_leaf};
 use super::fingerprint::{FingerprintLeafMut, fingerprint_slots};
-use super::ladder::{Hints, Ladder};
 use super::layout::{count, head_of, prefix, slots};
 use super::records::Records;
 
@@ -20,7 +19,7 @@ use super::records::Records;
 const LONG_SUFFIX_BYTES: usize = 12;
 
 /// Bytes of a suffix that are in its head.
-const HEAD_BYTES: usize = <Hints as Ladder>::HEAD_BYTES;
+const HEAD_BYTES: usize = 4;
 
 /// Keys up to this length, on average and with their prefix, are numbers, though their heads be the same, as they
 /// are where two partitions meet, and at the ends of a tree: other leaves of theirs have good heads, or are dense.
@@ -116,12 +115,12 @@ impl KeyTraits {
 
 /// What a comparison or fingerprint leaf has for keys; `None` for a dense one. A fingerprint leaf is
 /// sorted if its places are not in order.
-pub fn key_traits<L: Ladder>(page: &mut [u8]) -> Option<KeyTraits> {
+pub fn key_traits(page: &mut [u8]) -> Option<KeyTraits> {
     if LeafLayout::of(page) == LeafLayout::Fingerprint {
         FingerprintLeafMut::new(page).sort();
     }
     let mut keys = KeyTraits::default();
-    match plain_leaf::<L>(page) {
+    match plain_leaf(page) {
         Leaf::Comparison(leaf) => {
             for (index, slot) in slots(page, 0..leaf.count()).enumerate() {
                 keys.add(leaf.head(index), slot.suffix_len);
@@ -144,7 +143,7 @@ pub fn key_traits<L: Ladder>(page: &mut [u8]) -> Option<KeyTraits> {
 /// file. A fingerprint leaf may be sorted if its places are not in order.
 ///
 /// Most often the lengths decide, at a tenth of the cost of looking at heads.
-pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
+pub fn holds_strings(page: &mut [u8]) -> bool {
     let prefix_len = prefix(page).len();
     let all = 0..count(page);
     let suffix_bytes = match LeafLayout::of(page) {
@@ -157,7 +156,7 @@ pub fn holds_strings<L: Ladder>(page: &mut [u8]) -> bool {
     match [keys, alike].map(|keys| keys.are_strings(prefix_len)) {
         [true, _] => true,
         [_, false] => false,
-        _ => key_traits::<L>(page).is_some_and(|keys| keys.are_strings(prefix_len)),
+        _ => key_traits(page).is_some_and(|keys| keys.are_strings(prefix_len)),
     }
 }
 

@@ -5,30 +5,28 @@
 //! is the truth. All functions are total. `Copy`; as thread-safe as the bytes under it.
 
 use super::cut::SEQUENTIAL_RUN;
-use super::ladder::{Hints, Ladder};
 use super::layout::{
     COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HINTS, INNER_SLOT_BYTES, LAST_INSERT, LEAF_SLOT_BYTES,
     LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD, UPPER_INFINITE,
     UPPER_LEN, VALUE_LEN_MASK, head_of, space_needed,
 };
+use super::rung;
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PAGE_ID, PageKind, TREE_ID};
 use crate::types::{Lsn, PageId, TreeId};
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
 use std::cmp::Ordering;
-use std::marker::PhantomData;
 
-/// A node to read from; `L` is the rung of the ladder that it was written with.
+/// A node to read from.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<B, L = Hints> {
+pub struct Node<B> {
     pub(super) bytes: B,
-    ladder: PhantomData<L>,
 }
 
-impl<B: PageBytes, L: Ladder> Node<B, L> {
+impl<B: PageBytes> Node<B> {
     /// Views bytes as a node. Nothing is checked: see the head of this file.
     #[inline(always)]
     pub fn new(bytes: B) -> Self {
-        Node { bytes, ladder: PhantomData }
+        Node { bytes }
     }
 
     /// The bytes under the view.
@@ -88,7 +86,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
 
     #[inline(always)]
     fn slots_start(&self) -> usize {
-        if !L::HEADS {
+        if !rung::HEADS {
             return HEADS;
         }
         HEADS + 4 * usize::from(self.bytes.field_u16::<{ HEADS_CAPACITY }>())
@@ -143,22 +141,21 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline]
     pub fn append_value(&self, index: usize, out: &mut Vec<u8>) {
         let slot = self.leaf_slot(index);
-        self.bytes.append_to(slot.value_at::<L>(), slot.value_len, out);
+        self.bytes.append_to(slot.value_at(), slot.value_len, out);
     }
 
     /// Copies the value of record `index` of a leaf.
     #[inline(always)]
     pub fn copy_value(&self, index: usize, out: &mut Copied) {
         let slot = self.leaf_slot(index);
-        self.bytes.copy_out(slot.value_at::<L>(), slot.value_len, out);
+        self.bytes.copy_out(slot.value_at(), slot.value_len, out);
     }
 
     /// Whether the value of record `index` of a leaf is `value`.
     #[inline]
     pub fn value_equals(&self, index: usize, value: &[u8]) -> bool {
         let slot = self.leaf_slot(index);
-        slot.value_len == value.len()
-            && self.bytes.equals(slot.value_at::<L>(), slot.value_len, value)
+        slot.value_len == value.len() && self.bytes.equals(slot.value_at(), slot.value_len, value)
     }
 
     /// Bytes of key (or separator) `index`, prefix included.
@@ -190,17 +187,21 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline]
     pub fn append_suffix(&self, index: usize, out: &mut Vec<u8>) {
         let slot = self.slot(index);
-        if !L::HEADS {
+        if !rung::HEADS {
             return self.bytes.append_to(slot.offset, slot.suffix_len, out);
         }
         let head = (self.head(index) ^ i32::MIN).to_be_bytes();
-        let (start, rest) = (out.len(), slot.rest_len::<L>());
+        let (start, rest) = (out.len(), slot.rest_len());
         if rest == 0 {
             out.extend_from_slice(&head);
             return out.truncate(start + slot.suffix_len);
         }
         // In one piece, with the four bytes before the record, whose place the head takes.
-        self.bytes.append_to(slot.offset.wrapping_sub(L::HEAD_BYTES), rest + L::HEAD_BYTES, out);
+        self.bytes.append_to(
+            slot.offset.wrapping_sub(rung::HEAD_BYTES),
+            rest + rung::HEAD_BYTES,
+            out,
+        );
         if let Some(bytes) = out[start..].first_chunk_mut() {
             *bytes = head;
         }
@@ -219,13 +220,13 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     pub fn compare_key(&self, index: usize, key: &[u8]) -> Ordering {
         let slot = self.slot(index);
         let suffix = key.get(self.prefix_len()..).unwrap_or(&[]);
-        if !L::HEADS {
+        if !rung::HEADS {
             return self.bytes.compare(slot.offset, slot.suffix_len, suffix);
         }
-        let rest = suffix.get(L::HEAD_BYTES..).unwrap_or(&[]);
+        let rest = suffix.get(rung::HEAD_BYTES..).unwrap_or(&[]);
         self.head(index)
             .cmp(&head_of(suffix))
-            .then_with(|| self.bytes.compare(slot.offset, slot.rest_len::<L>(), rest))
+            .then_with(|| self.bytes.compare(slot.offset, slot.rest_len(), rest))
             .then(slot.suffix_len.cmp(&suffix.len()))
     }
 
@@ -332,7 +333,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// `used_bytes + free_bytes` is the page.
     pub fn used_bytes(&self) -> usize {
         let slot_bytes = if self.is_inner() { INNER_SLOT_BYTES } else { LEAF_SLOT_BYTES };
-        space_needed::<L>(slot_bytes, self.count(), self.payload_bytes(), self.fence_bytes())
+        space_needed(slot_bytes, self.count(), self.payload_bytes(), self.fence_bytes())
     }
 
     /// Bytes of the page that compaction would make available.
@@ -357,16 +358,16 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     pub fn prefetch_record(&self, index: usize) {
         let slot = self.leaf_slot(index);
         self.bytes.prefetch(slot.offset);
-        self.bytes.prefetch(slot.offset + slot.record_bytes::<L>());
+        self.bytes.prefetch(slot.offset + slot.record_bytes());
     }
 }
 
-impl<'a, L: Ladder> Node<PlainBytes<'a>, L> {
+impl<'a> Node<PlainBytes<'a>> {
     /// The value of record `index` of a leaf, in place. Empty if the slot leads out of the page.
     #[inline]
     pub fn value(&self, index: usize) -> &'a [u8] {
         let slot = self.leaf_slot(index);
-        let at = slot.value_at::<L>();
+        let at = slot.value_at();
         self.bytes.as_slice().get(at..at + slot.value_len).unwrap_or(&[])
     }
 }

@@ -5,13 +5,13 @@
 //! index of at most `count`. What it means is only known once the caller has validated the page.
 //! Nothing is allocated.
 
-use super::ladder::Ladder;
 use super::lanes;
 use super::layout::{
     BLOCK_HEADS, COUNT, HEADS, HEADS_CAPACITY, HINT_COUNT, HINTS, INNER_SLOT_BYTES,
     LEAF_SLOT_BYTES, UPPER_CHILD, head_of, hint_spacing,
 };
 use super::read::Node;
+use super::rung;
 use crate::page::header::MIN_PAGE_BYTES;
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
@@ -41,7 +41,7 @@ struct Probe<'k> {
     suffix: &'k [u8],
 }
 
-impl<B: PageBytes, L: Ladder> Node<B, L> {
+impl<B: PageBytes> Node<B> {
     /// Finds a key in a leaf.
     ///
     /// The key must have reached this node by traversal, so that it has the node's prefix; otherwise the
@@ -99,8 +99,8 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
         // One load gives both: count below, prefix length above.
         let fields = self.bytes.field_u32::<{ COUNT }>() as usize;
         let capacity =
-            if L::HEADS { usize::from(self.bytes.field_u16::<{ HEADS_CAPACITY }>()) } else { 0 };
-        let prefix_len = if L::PREFIX { fields >> 16 } else { 0 };
+            if rung::HEADS { usize::from(self.bytes.field_u16::<{ HEADS_CAPACITY }>()) } else { 0 };
+        let prefix_len = if rung::PREFIX { fields >> 16 } else { 0 };
         Probe {
             count: fields & 0xffff,
             slots: HEADS + 4 * capacity,
@@ -111,7 +111,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// Index of the first key that is not below the probe.
     #[inline(always)]
     fn lower_bound<const SLOT_BYTES: usize>(&self, probe: &Probe<'_>) -> Position {
-        if !L::HEADS {
+        if !rung::HEADS {
             let (slots, suffix) = (probe.slots, probe.suffix);
             let (index, found) =
                 self.bytes.lower_bound::<SLOT_BYTES, 0>(slots, 0, probe.count, suffix);
@@ -154,7 +154,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     /// cheapest look, and nearly always says no. A single block of heads needs no such way out.
     #[inline(always)]
     fn is_one_run(&self, head: i32, count: usize) -> bool {
-        L::HINTS
+        rung::HINTS
             && self.bytes.field_u32::<{ HINTS }>() as i32 == head
             && count > BLOCK_HEADS
             && self.head(0) == head
@@ -166,7 +166,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline(always)]
     fn end_of_run(&self, head: i32, count: usize, from: usize) -> usize {
         let (mut base, mut len) = (from, count.saturating_sub(from));
-        if L::HINTS {
+        if rung::HINTS {
             let hints = lanes::leading(!lanes::above(self.bytes.block64(HINTS), head));
             let spacing = hint_spacing(count);
             base = (hints * spacing).clamp(from, count);
@@ -190,7 +190,7 @@ impl<B: PageBytes, L: Ladder> Node<B, L> {
     #[inline(always)]
     fn block_of(&self, head: i32, count: usize) -> usize {
         let (mut base, mut len) = (0, count);
-        if L::HINTS && count > BLOCK_HEADS {
+        if rung::HINTS && count > BLOCK_HEADS {
             let hints = lanes::below(self.bytes.block64(HINTS), head);
             let hints = lanes::leading(hints);
             if count < BLOCK_HEADS * (HINT_COUNT + 1) {

@@ -64,7 +64,6 @@ fn raised_at(a: Suffix<'_>, b: Suffix<'_>, common: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Hints;
 
     #[test]
     fn separators_separate_and_are_as_short_as_any() {
@@ -90,7 +89,7 @@ mod tests {
                 let separator = shortest(x, y);
                 assert!(*a <= separator && separator < *b, "{a:?} {b:?} {separator:?}");
                 assert_eq!(separator.len(), shortest_len(x, y));
-                let [x, y] = [a, b].map(|key| Suffix::of::<Hints>(key));
+                let [x, y] = [a, b].map(|key| Suffix::of(key));
                 assert_eq!(
                     (shortest(x, y), shortest_len(x, y)),
                     (separator.clone(), separator.len())
@@ -120,7 +119,7 @@ mod tests {
     #[test]
     fn neighbours_out_of_order_give_some_key() {
         for (a, b) in [("b", "a"), ("", ""), ("ab", "a"), ("abc", "abc"), ("zz", "aaaaaa")] {
-            let [x, y] = [a, b].map(|key| Suffix::of::<Hints>(key.as_bytes()));
+            let [x, y] = [a, b].map(|key| Suffix::of(key.as_bytes()));
             assert_eq!(shortest(x, y), a.as_bytes());
             assert_eq!(shortest_len(x, y), a.len());
         }

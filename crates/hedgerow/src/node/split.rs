@@ -2,31 +2,29 @@
 //! conditions as [`super::write`].
 
 use super::cut::{Cut, Divisible, Incoming, Split, SplitHint};
-use super::ladder::Ladder;
 use super::layout::{
     UPPER_CHILD, count, is_inner, level, lower_fence, rest_len, set_u32, slot, slot_bytes, slots,
     space_needed, u32_at, upper_fence,
 };
+use super::rung;
 use super::suffix::Suffix;
 use super::write::NodeMut;
 use crate::page::header::{NEWEST_LSN, PageKind};
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// An inner node or a comparison leaf under the knife.
-struct Slotted<'p, L> {
+struct Slotted<'p> {
     page: &'p [u8],
-    ladder: PhantomData<L>,
 }
 
-impl<'p, L: Ladder> Slotted<'p, L> {
+impl<'p> Slotted<'p> {
     fn cut(page: &'p [u8]) -> Cut<'p, Self> {
-        Cut::new(Slotted { page, ladder: PhantomData })
+        Cut::new(Slotted { page })
     }
 }
 
-impl<'p, L: Ladder> Divisible<'p> for Slotted<'p, L> {
-    const PREFIX: bool = L::PREFIX;
+impl<'p> Divisible<'p> for Slotted<'p> {
+    const PREFIX: bool = rung::PREFIX;
 
     fn page(&self) -> &'p [u8] {
         self.page
@@ -37,20 +35,20 @@ impl<'p, L: Ladder> Divisible<'p> for Slotted<'p, L> {
     }
 
     fn suffix(&self, index: usize) -> Suffix<'p> {
-        Suffix::read::<L>(self.page, index)
+        Suffix::read(self.page, index)
     }
 
     fn foreign_suffix<'k>(&self, bytes: &'k [u8]) -> Suffix<'k> {
-        Suffix::of::<L>(bytes)
+        Suffix::of(bytes)
     }
 
     fn costs(&self) -> impl Iterator<Item = usize> {
         let each = slot_bytes(self.page) + 4;
-        slots(self.page, 0..count(self.page)).map(move |slot| slot.record_bytes::<L>() + each)
+        slots(self.page, 0..count(self.page)).map(move |slot| slot.record_bytes() + each)
     }
 
     fn cost_of(&self, record: Incoming) -> usize {
-        rest_len::<L>(record.suffix_len) + record.value_len + slot_bytes(self.page) + 4
+        rest_len(record.suffix_len) + record.value_len + slot_bytes(self.page) + 4
     }
 
     fn space(
@@ -61,16 +59,15 @@ impl<'p, L: Ladder> Divisible<'p> for Slotted<'p, L> {
         fences: usize,
     ) -> usize {
         let slots = slots(self.page, range.clone());
-        let live: usize = slots.map(|slot| slot.shortened(longer).record_bytes::<L>()).sum();
-        let more = more.map(|record| {
-            rest_len::<L>(record.suffix_len.saturating_sub(longer)) + record.value_len
-        });
+        let live: usize = slots.map(|slot| slot.shortened(longer).record_bytes()).sum();
+        let more = more
+            .map(|record| rest_len(record.suffix_len.saturating_sub(longer)) + record.value_len);
         let count = range.len() + usize::from(more.is_some());
-        space_needed::<L>(slot_bytes(self.page), count, live + more.unwrap_or(0), fences)
+        space_needed(slot_bytes(self.page), count, live + more.unwrap_or(0), fences)
     }
 }
 
-impl<L: Ladder> NodeMut<'_, L> {
+impl NodeMut<'_> {
     /// Chooses where to split.
     ///
     /// After the split an insertion that found no space may, with records near the limit, find none
@@ -80,19 +77,19 @@ impl<L: Ladder> NodeMut<'_, L> {
     /// If a leaf has no record, or only one and the hint is [`SplitHint::Middle`], or an inner node has no separator; such a
     /// node never lacks space for a record of at most [`max_record_bytes`](super::max_record_bytes).
     pub fn choose_split(&self, hint: SplitHint<'_>) -> Split {
-        Slotted::<L>::cut(self.page).choose(hint)
+        Slotted::cut(self.page).choose(hint)
     }
 
     /// Chooses where to split a leaf so that the records at these indices come to different sides. `None` if that is not
     /// possible.
     pub fn choose_split_between(&self, low: usize, high: usize) -> Option<Split> {
-        Slotted::<L>::cut(self.page).between(low, high)
+        Slotted::cut(self.page).between(low, high)
     }
 
     /// Whether both sides of a cut with any separator, not only one of [`Self::choose_split`], fit into a
     /// page.
     pub fn fits_split(&self, split: &Split) -> bool {
-        Slotted::<L>::cut(self.page).fits_with(split.index, &split.separator)
+        Slotted::cut(self.page).fits_with(split.index, &split.separator)
     }
 
     /// Splits this node: it keeps the keys up to the separator, and `right`, a fresh page, becomes the
@@ -109,15 +106,13 @@ impl<L: Ladder> NodeMut<'_, L> {
         let separator = Some(split.separator.as_slice());
         let upper_start = index + usize::from(inner);
 
-        let mut upper =
-            NodeMut::<L>::format(right, kind, level(&old), separator, upper_fence(&old));
+        let mut upper = NodeMut::format(right, kind, level(&old), separator, upper_fence(&old));
         upper.page[NEWEST_LSN..NEWEST_LSN + 8].copy_from_slice(&old[NEWEST_LSN..NEWEST_LSN + 8]);
         upper.reserve_heads(count - upper_start);
         upper.append_from(&old, upper_start..count);
         upper.refresh_hints(0, 0);
 
-        let mut lower =
-            NodeMut::<L>::format(self.page, kind, level(&old), lower_fence(&old), separator);
+        let mut lower = NodeMut::format(self.page, kind, level(&old), lower_fence(&old), separator);
         lower.page[NEWEST_LSN..NEWEST_LSN + 8].copy_from_slice(&old[NEWEST_LSN..NEWEST_LSN + 8]);
         lower.reserve_heads(index);
         lower.append_from(&old, 0..index);

@@ -6,8 +6,8 @@
 //! are not, the order of suffixes is some order. Total over any page that [`super::load_check`] has
 //! passed; views, `Copy`, as thread-safe as the bytes under them.
 
-use super::ladder::Ladder;
 use super::layout::{head, head_of, slot};
+use super::rung;
 
 /// A suffix. All those that are compared with each other are of one rung, or all undivided.
 ///
@@ -25,11 +25,11 @@ pub(super) struct Suffix<'a> {
 
 impl<'a> Suffix<'a> {
     /// A byte string as a suffix of a node of this rung.
-    pub(super) fn of<L: Ladder>(bytes: &'a [u8]) -> Self {
-        if !L::HEADS {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        if !rung::HEADS {
             return Suffix::undivided(bytes);
         }
-        let rest = bytes.get(L::HEAD_BYTES..).unwrap_or(&[]);
+        let rest = bytes.get(rung::HEAD_BYTES..).unwrap_or(&[]);
         Suffix { head: head_of(bytes), rest, len: bytes.len() }
     }
 
@@ -39,11 +39,11 @@ impl<'a> Suffix<'a> {
     }
 
     /// The suffix of record `index` of a page.
-    pub(super) fn read<L: Ladder>(page: &'a [u8], index: usize) -> Self {
+    pub(super) fn read(page: &'a [u8], index: usize) -> Self {
         let slot = slot(page, index);
         Suffix {
-            head: if L::HEADS { head(page, index) } else { i32::MIN },
-            rest: &page[slot.offset..slot.offset + slot.rest_len::<L>()],
+            head: if rung::HEADS { head(page, index) } else { i32::MIN },
+            rest: &page[slot.offset..slot.offset + slot.rest_len()],
             len: slot.suffix_len,
         }
     }

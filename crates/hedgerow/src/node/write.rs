@@ -6,7 +6,6 @@
 //! equation of [`super::layout`] holds, heads and hints agree with the keys, and `heap_live` is the sum
 //! of the records. Removed records stay on the heap until an insertion needs their space.
 
-use super::ladder::{Hints, Ladder};
 use super::layout::{
     COUNT, HEADS, HEADS_CAPACITY, HEADS_STEP, HEAP_LIVE, HEAP_START, HINT_COUNT, HINTS,
     LAST_INSERT, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD,
@@ -16,11 +15,11 @@ use super::layout::{
     space_needed, u16_at, value, write_slot,
 };
 use super::read::Node;
+use super::rung;
 use super::suffix::Suffix;
 use crate::page::header::{FLAGS, KIND, LEVEL, NEWEST_LSN, PageKind};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PlainBytes;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// The record does not fit into the node; nothing has been changed.
@@ -44,18 +43,17 @@ pub(super) struct Appended<'r> {
     pub child: u32,
 }
 
-/// A node to change; `L` is the rung of the ladder that it was written with.
+/// A node to change.
 #[derive(Debug)]
-pub struct NodeMut<'a, L = Hints> {
+pub struct NodeMut<'a> {
     pub(super) page: &'a mut [u8],
-    ladder: PhantomData<L>,
 }
 
-impl<'a, L: Ladder> NodeMut<'a, L> {
+impl<'a> NodeMut<'a> {
     /// Wraps a page that has passed [`super::load_check`] or was formatted by this build.
     #[inline]
     pub fn new(page: &'a mut [u8]) -> Self {
-        NodeMut { page, ladder: PhantomData }
+        NodeMut { page }
     }
 
     /// Makes an empty node out of a page, for keys `lower < key <= upper` (`None`: without end).
@@ -71,7 +69,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         upper: Option<&[u8]>,
     ) -> Self {
         write_frame(page, kind, level, HEADS, [lower, upper]);
-        if !L::PREFIX {
+        if !rung::PREFIX {
             set_u16(page, PREFIX_LEN, 0);
         }
         let mut node = NodeMut::new(page);
@@ -81,7 +79,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
 
     /// The node, to read.
     #[inline]
-    pub fn as_node(&self) -> Node<PlainBytes<'_>, L> {
+    pub fn as_node(&self) -> Node<PlainBytes<'_>> {
         Node::new(PlainBytes::new(self.page))
     }
 
@@ -98,7 +96,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     #[cfg(hedgerow_internals)]
     pub fn value(&self, index: usize) -> &[u8] {
         assert!(index < count(self.page), "no record {index} to read");
-        value::<L>(self.page, index)
+        value(self.page, index)
     }
 
     /// Inserts a record into a leaf at `index`, where [`Node::search`] has not found the key.
@@ -128,42 +126,38 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         assert!(index < count(self.page), "no record {index} to update");
         let old = slot(self.page, index);
         if value.len() <= old.value_len {
-            let at = old.value_at::<L>();
+            let at = old.value_at();
             self.page[at..at + value.len()].copy_from_slice(value);
             self.add_live(0, old.value_len - value.len());
-            set_slot::<L>(self.page, index, Slot { value_len: value.len(), ..old });
+            set_slot(self.page, index, Slot { value_len: value.len(), ..old });
             return Ok(());
         }
         let key_len = u16_at(self.page, PREFIX_LEN) + old.suffix_len;
         if key_len + value.len() > max_record_bytes(self.page.len()) {
             return Err(NoSpace);
         }
-        let (rest, record) = (old.rest_len::<L>(), old.rest_len::<L>() + value.len());
+        let (rest, record) = (old.rest_len(), old.rest_len() + value.len());
         let mut offset = heap_start(self.page);
         if slots_end(self.page) + record <= offset {
             offset -= record;
             self.page.copy_within(old.offset..old.offset + rest, offset);
         } else {
-            let live = heap_live(self.page) - old.record_bytes::<L>() + record;
+            let live = heap_live(self.page) - old.record_bytes() + record;
             let count = count(self.page);
             if self.space_needed(count, live) > self.page.len() {
                 return Err(NoSpace);
             }
             // The old record is dropped by the compaction; its bytes are still in the copy.
-            set_slot::<L>(
-                self.page,
-                index,
-                Slot { offset: 0, suffix_len: 0, value_len: 0, child: 0 },
-            );
-            let copy = self.compact(heads_needed::<L>(count));
+            set_slot(self.page, index, Slot { offset: 0, suffix_len: 0, value_len: 0, child: 0 });
+            let copy = self.compact(heads_needed(count));
             offset = heap_start(self.page) - record;
             self.page[offset..offset + rest].copy_from_slice(&copy[old.offset..old.offset + rest]);
         }
         let at = offset + rest;
         self.page[at..at + value.len()].copy_from_slice(value);
-        set_slot::<L>(self.page, index, Slot { offset, value_len: value.len(), ..old });
+        set_slot(self.page, index, Slot { offset, value_len: value.len(), ..old });
         set_u32(self.page, HEAP_START, offset as u32);
-        self.add_live(record, old.record_bytes::<L>());
+        self.add_live(record, old.record_bytes());
         Ok(())
     }
 
@@ -175,7 +169,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         let count = count(self.page);
         assert!(index < count, "no record {index} to remove");
         let removed = slot(self.page, index);
-        if L::HEADS {
+        if rung::HEADS {
             self.page.copy_within(HEADS + 4 * (index + 1)..HEADS + 4 * count, HEADS + 4 * index);
         }
         let (start, width) = (slots_start(self.page), slot_bytes(self.page));
@@ -183,10 +177,10 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
             .copy_within(start + width * (index + 1)..start + width * count, start + width * index);
         set_u16(self.page, COUNT, count - 1);
         set_u16(self.page, RUN, 0);
-        self.add_live(0, removed.record_bytes::<L>());
+        self.add_live(0, removed.record_bytes());
         let heap = heap_start(self.page);
         if removed.offset == heap {
-            set_u32(self.page, HEAP_START, (heap + removed.record_bytes::<L>()) as u32);
+            set_u32(self.page, HEAP_START, (heap + removed.record_bytes()) as u32);
         }
         self.refresh_hints(index, count);
     }
@@ -201,10 +195,10 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     ) -> Result<(), NoSpace> {
         let count = count(self.page);
         assert!(index <= count, "no place {index} to insert at");
-        let rest = suffix.get(L::HEAD_BYTES..).unwrap_or(&[]);
+        let rest = suffix.get(rung::HEAD_BYTES..).unwrap_or(&[]);
         let record = rest.len() + value.len();
         self.make_room(record)?;
-        if L::HEADS {
+        if rung::HEADS {
             let at = HEADS + 4 * index;
             self.page.copy_within(at..HEADS + 4 * count, at + 4);
             set_head(self.page, index, head_of(suffix));
@@ -220,7 +214,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         set_u32(self.page, HEAP_START, offset as u32);
         self.add_live(record, 0);
         let (suffix_len, value_len) = (suffix.len(), value.len());
-        set_slot::<L>(self.page, index, Slot { offset, suffix_len, value_len, child });
+        set_slot(self.page, index, Slot { offset, suffix_len, value_len, child });
         self.refresh_hints(index, count);
         note_insertion(self.page, index, count);
         Ok(())
@@ -230,7 +224,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     /// or compaction.
     fn make_room(&mut self, record: usize) -> Result<(), NoSpace> {
         let count = count(self.page) + 1;
-        let needed = heads_needed::<L>(count);
+        let needed = heads_needed(count);
         let others = HEADS + slot_bytes(self.page) * count + record;
         let places = heap_start(self.page).saturating_sub(others) / 4;
         if others + 4 * needed <= heap_start(self.page) {
@@ -258,14 +252,14 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     /// Bytes needed for so many slots and live bytes between the fences that the node has.
     pub(super) fn space_needed(&self, count: usize, live: usize) -> usize {
         let fences = self.page.len() - fences_start(self.page);
-        space_needed::<L>(slot_bytes(self.page), count, live, fences)
+        space_needed(slot_bytes(self.page), count, live, fences)
     }
 
     /// Compacts the node if removed records have at least so many bytes.
     pub(super) fn pack(&mut self, least_bytes: usize) {
         let heap = fences_start(self.page).saturating_sub(heap_start(self.page));
         if heap.saturating_sub(heap_live(self.page)) >= least_bytes {
-            self.compact(heads_needed::<L>(count(self.page)));
+            self.compact(heads_needed(count(self.page)));
         }
     }
 
@@ -278,11 +272,11 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         let mut live = 0;
         for index in 0..count(&old) {
             let slot = slot(&old, index);
-            let record = slot.record_bytes::<L>();
+            let record = slot.record_bytes();
             top -= record;
             live += record;
             self.page[top..top + record].copy_from_slice(&old[slot.offset..slot.offset + record]);
-            set_slot::<L>(self.page, index, Slot { offset: top, ..slot });
+            set_slot(self.page, index, Slot { offset: top, ..slot });
         }
         set_u32(self.page, HEAP_START, top as u32);
         assert!(
@@ -294,7 +288,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
 
     /// Sets the size of the array of heads of a node that has no records yet.
     pub(super) fn reserve_heads(&mut self, count: usize) {
-        let capacity = heads_needed::<L>(count);
+        let capacity = heads_needed(count);
         set_u16(self.page, HEADS_CAPACITY, capacity);
     }
 
@@ -305,10 +299,10 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         let (mut slot_at, width) = (slots_end(self.page), slot_bytes(self.page));
         let (inner, end) = (is_inner(self.page), top);
         for Appended { bytes, suffix_len, child } in records {
-            let record = &bytes[suffix_len.min(L::HEAD_BYTES)..];
+            let record = &bytes[suffix_len.min(rung::HEAD_BYTES)..];
             top -= record.len();
             self.page[top..top + record.len()].copy_from_slice(record);
-            if L::HEADS {
+            if rung::HEADS {
                 set_head(self.page, count, head_of(&bytes[..suffix_len]));
             }
             let value_len = bytes.len() - suffix_len;
@@ -334,14 +328,14 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
             self.append_slot(Slot { offset: 0, suffix_len, value_len: value.len(), child });
         let (mut head, mut head_len) = ([0; 4], 0);
         for part in parts {
-            let (first, rest) = part.split_at(part.len().min(L::HEAD_BYTES - head_len));
+            let (first, rest) = part.split_at(part.len().min(rung::HEAD_BYTES - head_len));
             head[head_len..head_len + first.len()].copy_from_slice(first);
             head_len += first.len();
             self.page[at..at + rest.len()].copy_from_slice(rest);
             at += rest.len();
         }
         self.page[at..at + value.len()].copy_from_slice(value);
-        if L::HEADS {
+        if rung::HEADS {
             set_head(self.page, count(self.page) - 1, head_of(&head));
         }
     }
@@ -350,12 +344,12 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     /// slot's offset is not looked at.
     fn append_slot(&mut self, slot: Slot) -> usize {
         let count = count(self.page);
-        let record = slot.record_bytes::<L>();
+        let record = slot.record_bytes();
         let offset = heap_start(self.page) - record;
         set_u32(self.page, HEAP_START, offset as u32);
         self.add_live(record, 0);
         set_u16(self.page, COUNT, count + 1);
-        set_slot::<L>(self.page, count, Slot { offset, ..slot });
+        set_slot(self.page, count, Slot { offset, ..slot });
         offset
     }
 
@@ -368,10 +362,10 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         }
         let restored = from.get(to..).unwrap_or(&[]);
         for index in range {
-            let suffix = Suffix::read::<L>(source, index);
+            let suffix = Suffix::read(source, index);
             let (head, head_len) = suffix.head();
             let parts = [restored, &head[..head_len], suffix.rest()];
-            self.append_record(parts, value::<L>(source, index), slot(source, index).child);
+            self.append_record(parts, value(source, index), slot(source, index).child);
         }
     }
 
@@ -383,14 +377,14 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         let (mut slot_at, mut offset) = (slots_start(self.page) + to * slot_bytes, top);
         for (index, old) in range.clone().zip(slots(source, range)) {
             let new = old.shortened(dropped);
-            let (end, record) = (old.offset + old.record_bytes::<L>(), new.record_bytes::<L>());
+            let (end, record) = (old.offset + old.record_bytes(), new.record_bytes());
             offset -= record;
             self.page[offset..offset + record].copy_from_slice(&source[end - record..end]);
             // As in `set_slot`: what has no bytes has no place.
             let offset = if record == 0 { 0 } else { offset };
             write_slot(&mut self.page[slot_at..], Slot { offset, ..new }, inner);
-            if L::HEADS {
-                let rest = &source[old.offset..old.offset + old.rest_len::<L>()];
+            if rung::HEADS {
+                let rest = &source[old.offset..old.offset + old.rest_len()];
                 set_head(self.page, to, shifted_head(head(source, index), rest, dropped));
             }
             (to, slot_at) = (to + 1, slot_at + slot_bytes);
@@ -408,7 +402,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
     /// Brings the hints up to date after the keys from `index` on have changed and the count was
     /// `old_count` before.
     pub(super) fn refresh_hints(&mut self, index: usize, old_count: usize) {
-        if !L::HINTS {
+        if !rung::HINTS {
             return;
         }
         let count = count(self.page);

@@ -6,7 +6,7 @@
 
 use super::Store;
 use crate::error::Result;
-use crate::node::{Hints, plain_leaf};
+use crate::node::plain_leaf;
 use crate::page::{Period, header};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,7 +79,7 @@ impl Store {
 }
 
 fn hot_leaf(keyspace: &str, page: &[u8], period: Period) -> HotLeaf {
-    let leaf = plain_leaf::<Hints>(page);
+    let leaf = plain_leaf(page);
     let (mut prefix, mut key): (Option<Vec<u8>>, _) = (None, Vec::new());
     let mut place = leaf.next_place(0);
     while place < leaf.end() {

@@ -28,7 +28,7 @@ use super::unfinished::Unfinished;
 use super::{Store, create};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::is_stored_form;
-use crate::node::{self, Hints, plain_leaf};
+use crate::node::{self, plain_leaf};
 use crate::page::header::{self, PageKind};
 use crate::space::map::MapRoot;
 use crate::space::part;
@@ -296,7 +296,7 @@ impl<'p> Repair<'p> {
 
     /// Notes what damaged children of an inner node held.
     fn name_children(&mut self, image: &[u8]) {
-        let node = plain_leaf::<Hints>(image).as_node();
+        let node = plain_leaf(image).as_node();
         let keyspace = self.name_of(header::tree_id(image));
         let key = |index: usize| {
             let mut key = Vec::new();
@@ -428,7 +428,7 @@ impl<'p> Repair<'p> {
             .collect();
         let mut cut_short = Vec::new();
         self.read(&roots, &mut |_, _, _, image, _| {
-            if plain_leaf::<Hints>(image).count() == 0 {
+            if plain_leaf(image).count() == 0 {
                 cut_short.push(header::tree_id(image));
             }
             Ok(())
@@ -611,7 +611,7 @@ impl Keyspaces for Salvaged<'_> {
 
 /// Hands over the records of a leaf that was checked.
 fn for_each_record(image: &[u8], each: &mut EachRecord<'_>) -> Result<()> {
-    let leaf = plain_leaf::<Hints>(image);
+    let leaf = plain_leaf(image);
     let mut key = vec![0; image.len()];
     let prefix = leaf.copy_prefix(&mut key);
     let mut place = leaf.next_place(0);

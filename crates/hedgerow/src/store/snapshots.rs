@@ -13,7 +13,6 @@ use crate::buffer::{BufferPool, PinnedCheckpoint, PinnedPages, PoolVersions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
 use crate::large::{Stored, read_stored};
-use crate::node::Hints;
 use crate::page::Values;
 use crate::space::large::Reading;
 use crate::tree::{
@@ -354,7 +353,7 @@ impl OpenSnapshot {
 }
 
 /// What a transaction has read is what its snapshot sees; see [`Judge`].
-impl Judge<BufferPool, Hints> for OpenSnapshot {
+impl Judge<BufferPool> for OpenSnapshot {
     fn is_as_it_was(&self, tree: &PoolTree, stamp: Lsn) -> bool {
         self.versions().sees_all(self.ticket(), tree.id(), stamp)
     }

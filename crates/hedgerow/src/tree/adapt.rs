@@ -11,7 +11,7 @@
 //! stays dirty, because its version has changed.
 
 use super::Tree;
-use crate::node::{Adapted, Ladder, Leaf, LeafLayout, convert, holds_strings};
+use crate::node::{Adapted, Leaf, LeafLayout, convert, holds_strings, rung};
 use crate::page::header::KIND;
 use crate::page::{FrameId, OptimisticPage, Pages, Tally};
 use hedgerow_sync::optimistic::PageBytes;
@@ -34,11 +34,11 @@ enum Converted {
     Full,
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Notes a look-up or a change in a leaf, of which this is the version that was read.
     #[inline(always)]
     pub(super) fn note_point(&self, leaf: &OptimisticPage<'_, P>) {
-        if L::HINTS && (two_in(POINTS_TO_TWO_SAMPLES, Event::Point) || buggify(Point::Convert)) {
+        if rung::HINTS && (two_in(POINTS_TO_TWO_SAMPLES, Event::Point) || buggify(Point::Convert)) {
             self.note_sample(leaf, false);
         }
     }
@@ -47,7 +47,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     /// layout by that, and with it another version.
     #[inline(always)]
     pub(super) fn note_scan(&self, leaf: &OptimisticPage<'_, P>) -> bool {
-        L::HINTS
+        rung::HINTS
             && (two_in(SCANS_TO_TWO_SAMPLES, Event::Scan) || buggify(Point::Convert))
             && self.note_sample(leaf, true)
     }
@@ -104,7 +104,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         let mut copy = vec![0; self.pool.page_bytes()];
         leaf.bytes().copy(0, &mut copy);
         leaf.validate().ok()?;
-        Some(match (holds_strings::<L>(&mut copy), layout) {
+        Some(match (holds_strings(&mut copy), layout) {
             (false, _) => Tally::Unheeded,
             (true, LeafLayout::Comparison) => Tally::At(2),
             (true, _) => Tally::At(1),
@@ -128,7 +128,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
 
     fn try_convert(&self, leaf: &OptimisticPage<'_, P>, to: LeafLayout) -> Converted {
         let Ok(mut page) = leaf.upgrade_to_rearrange() else { return Converted::Busy };
-        if convert::<L>(page.bytes_mut(), to).is_ok() {
+        if convert(page.bytes_mut(), to).is_ok() {
             return Converted::Done;
         }
         page.release_unchanged();
@@ -139,14 +139,14 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     /// it and nothing has changed since the copy was taken: then the next scan finds them so.
     #[inline(always)]
     pub(super) fn put_in_order(&self, leaf: &OptimisticPage<'_, P>, copy: &mut [u8]) {
-        if L::HINTS && !crate::node::plain_leaf::<L>(copy).is_in_order() {
+        if rung::HINTS && !crate::node::plain_leaf(copy).is_in_order() {
             self.sort_leaf(leaf, copy);
         }
     }
 
     #[inline(never)]
     fn sort_leaf(&self, leaf: &OptimisticPage<'_, P>, copy: &mut [u8]) {
-        Leaf::<_, L>::put_in_order(copy);
+        Leaf::put_in_order(copy);
         let done = self.pool.adaptation();
         let sorted = if let Ok(mut page) = leaf.upgrade_to_rearrange() {
             page.bytes_mut().copy_from_slice(copy);

@@ -13,7 +13,7 @@ use super::descend::Target;
 use super::redistribute::{Group, Outcome};
 use super::retry::{Retry, Stop};
 use crate::error::Result;
-use crate::node::{Ladder, Node};
+use crate::node::Node;
 use crate::page::{OptimisticPage, PagePool, PoolSession};
 use crate::types::Purpose;
 use crate::wait::Waiting;
@@ -21,7 +21,7 @@ use crate::wait::Waiting;
 /// A rotation leaves so large a part of each page free at least, or the next one would follow at once.
 const LEFT_PART: usize = 32;
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// The same tree, of which this handle and its clones make room in leaves as a B*-tree does.
     pub fn with_b_star(self, is_b_star: bool) -> Self {
         Tree { is_b_star, ..self }
@@ -60,7 +60,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(false);
         }
         let parent = reached.page;
-        let node = Node::<_, L>::new(parent.bytes());
+        let node = Node::new(parent.bytes());
         let (count, own) = (node.count(), Target::Key(key).child(&node).index);
         parent.validate()?;
         let page_bytes = self.pool.page_bytes();

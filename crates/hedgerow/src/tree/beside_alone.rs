@@ -19,12 +19,12 @@ use super::ends::{End, Raw};
 use super::frozen::FrozenTree;
 use super::get::Read;
 use crate::error::Result;
-use crate::node::{Ladder, Leaf};
+use crate::node::Leaf;
 use crate::page::{Pages, Restart};
 use crate::types::Lsn;
 use hedgerow_sync::optimistic::PageBytes;
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Whether somebody changed records alone at that turn.
     #[inline(always)]
     pub(super) fn is_alone_in(&self, turns: u64) -> bool {
@@ -78,7 +78,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         trail: Option<Trail>,
         to: &mut [u8],
     ) -> Result<Option<Option<Trail>>> {
-        let stamp = plain::<L>(to).newest_lsn();
+        let stamp = plain(to).newest_lsn();
         let before = self.pool.read_before_alone(stamp, |pages| {
             FrozenTree::new(pages, self.id, self.root).copy_leaf(target, to)
         });
@@ -110,11 +110,11 @@ struct Beside<'r, R> {
 }
 
 impl<R: Read> Read for Beside<'_, R> {
-    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize) {
+    fn take<B: PageBytes>(&mut self, leaf: &Leaf<B>, place: usize) {
         self.read.take(leaf, place);
     }
 
-    fn look<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>) {
+    fn look<B: PageBytes>(&mut self, leaf: &Leaf<B>) {
         self.stamp = leaf.as_node().newest_lsn();
         self.read.look(leaf);
     }

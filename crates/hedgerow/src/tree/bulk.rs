@@ -20,19 +20,19 @@ use super::retry::{Patience, Retry, Stop, dropped};
 use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::is_stored_form;
-use crate::node::{self, Builder, Hints, Ladder, LeafBuilder};
+use crate::node::{self, Builder, LeafBuilder};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Restart, header};
 use crate::types::{PageId, Purpose};
 use crate::wait::Waiting;
 use crate::wal::Record;
 
 /// A bulk load under way; see the head of this file.
-pub struct BulkLoad<P: PagePool, L: Ladder = Hints> {
-    tree: Tree<P, L>,
+pub struct BulkLoad<P: PagePool> {
+    tree: Tree<P>,
     fill_percent: u8,
-    leaves: LeafBuilder<L>,
+    leaves: LeafBuilder,
     /// The levels above, from the lowest on.
-    inner: Vec<Builder<L>>,
+    inner: Vec<Builder>,
     /// The page that is being written.
     page: Box<[u8]>,
     /// All that was written so far, to be freed if the load fails: four bytes a page.
@@ -43,7 +43,7 @@ pub struct BulkLoad<P: PagePool, L: Ladder = Hints> {
     is_done: bool,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Begins a bulk load into this tree, which must be empty. Leaves and inner nodes are filled to
     /// `fill_percent` (10 to 100) of a page: 100 for data that stays as it is, 70 to 90 if insertions
     /// are to come. Fully dense leaves have a slot for each number between their records in any case, and
@@ -51,7 +51,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ///
     /// Errors: `InvalidArgument` for another fill; `KeyspaceNotEmpty` if the tree has records; those of
     /// reading the root.
-    pub fn bulk_load(&self, fill_percent: u8) -> Result<BulkLoad<P, L>> {
+    pub fn bulk_load(&self, fill_percent: u8) -> Result<BulkLoad<P>> {
         if !(10..=100).contains(&fill_percent) {
             let message = format!("a fill of {fill_percent} percent; it must be 10 to 100");
             return Err(Error::new(ErrorKind::InvalidArgument, message));
@@ -86,7 +86,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     fn try_install(&self, page: Option<&[u8]>, patience: &Patience<'_>) -> Result<(), Stop> {
         let (root, level) = self.open_root()?;
-        let empty = level == 0 && node::Node::<_, L>::new(root.bytes()).count() == 0;
+        let empty = level == 0 && node::Node::new(root.bytes()).count() == 0;
         root.validate()?;
         if !empty {
             return Err(not_empty().into());
@@ -96,7 +96,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let waiting = &Waiting::Forever;
         let stay = self.pool.enter_to_change(log_bytes as u64, || 0, Purpose::Take, waiting)?;
         let mut root = self.lock_leaf(&[], patience)?;
-        if root.id() != self.root || plain::<L>(root.bytes()).count() != 0 {
+        if root.id() != self.root || plain(root.bytes()).count() != 0 {
             root.release_unchanged();
             return Err(not_empty().into());
         }
@@ -118,7 +118,7 @@ fn not_empty() -> Error {
     )
 }
 
-impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
+impl<P: PagePool> BulkLoad<P> {
     /// Adds a record; its key must be above the last one's.
     ///
     /// Errors: `NotSorted`; `KeyTooLong`; `RecordTooLarge`; those of getting a page. After `NotSorted`
@@ -236,7 +236,7 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
     fn discard_page(&self) {
         let pool = &*self.tree.pool;
         if pool.has_stored_forms() && header::level(&self.page) == 0 {
-            for_each_stored_form::<L>(&self.page, &mut |value| pool.discard_stored_form(value));
+            for_each_stored_form(&self.page, &mut |value| pool.discard_stored_form(value));
         }
     }
 
@@ -253,7 +253,7 @@ impl<P: PagePool, L: Ladder> BulkLoad<P, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> Drop for BulkLoad<P, L> {
+impl<P: PagePool> Drop for BulkLoad<P> {
     fn drop(&mut self) {
         if !self.is_done && self.tree.pool.has_stored_forms() {
             let staged = self.leaves.values().filter(|value| is_stored_form(value));
@@ -277,7 +277,7 @@ impl<P: PagePool, L: Ladder> Drop for BulkLoad<P, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> std::fmt::Debug for BulkLoad<P, L> {
+impl<P: PagePool> std::fmt::Debug for BulkLoad<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("BulkLoad")
             .field("tree", &self.tree)

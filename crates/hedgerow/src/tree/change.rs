@@ -7,7 +7,7 @@
 use super::read_set::Judge;
 use super::{Tree, Value};
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, Position};
+use crate::node::{Leaf, Position};
 use crate::page::PagePool;
 use crate::types::Purpose;
 use crate::wal::{BatchId, Record};
@@ -35,11 +35,7 @@ pub(super) trait Change {
 
     /// Decides by what the leaf holds. The bytes may be changing: the decision is used only if they
     /// were not, else this is called again.
-    fn decide<B: PageBytes, L: Ladder>(
-        &mut self,
-        leaf: &Leaf<B, L>,
-        at: Position,
-    ) -> Decision<Self::Outcome>;
+    fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Self::Outcome>;
 
     /// The value that [`Decision::Put`] puts: by what was looked at last, if it depends on that. Its length never does.
     fn value(&self) -> &[u8];
@@ -90,7 +86,7 @@ impl Swap {
 /// Errors of all changes: `KeyTooLong`, `RecordTooLarge`; those of reading a page; what
 /// [`Journal::enter`](crate::page::Journal::enter) refuses; `MemoryLimit` if a split finds no page; `KeyspaceDropped`;
 /// `Corrupted`; `Timeout`. After an error nothing has changed.
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Puts a record, over an earlier one of the same key if there is one. Tells whether there was.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.write(key, &mut Put(value))
@@ -140,7 +136,7 @@ enum Compared {
     Newer,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Puts a record, or removes it (`None`), if nothing in its leaf is newer than what `judge` has seen: a commit of one change whose record
     /// was all that was read. The decision is made on the leaf that is latched then, as for any change. False: something is newer,
     /// nothing is done, and the records have to be compared ([`Stroke::make`](super::Stroke::make)).
@@ -148,27 +144,23 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         &self,
         key: &[u8],
         value: Option<&[u8]>,
-        judge: &impl Judge<P, L>,
+        judge: &impl Judge<P>,
     ) -> Result<bool> {
         let outcome = self.write(key, &mut IfUnchanged { tree: self, value, judge })?;
         Ok(outcome == Compared::Made)
     }
 }
 
-struct IfUnchanged<'c, P: PagePool, L: Ladder, J> {
-    tree: &'c Tree<P, L>,
+struct IfUnchanged<'c, P: PagePool, J> {
+    tree: &'c Tree<P>,
     value: Option<&'c [u8]>,
     judge: &'c J,
 }
 
-impl<P: PagePool, L: Ladder, J: Judge<P, L>> Change for IfUnchanged<'_, P, L, J> {
+impl<P: PagePool, J: Judge<P>> Change for IfUnchanged<'_, P, J> {
     type Outcome = Compared;
 
-    fn decide<B: PageBytes, M: Ladder>(
-        &mut self,
-        leaf: &Leaf<B, M>,
-        at: Position,
-    ) -> Decision<Compared> {
+    fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Compared> {
         // Asked after the look at the leaf, which the latch proves to be right.
         if !self.judge.is_as_it_was(self.tree, leaf.as_node().newest_lsn()) {
             return Decision::Keep(Compared::Newer);
@@ -204,7 +196,7 @@ impl Change for Part<'_> {
     const PURPOSE: Purpose = Purpose::Finish;
     type Outcome = ();
 
-    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<()> {
+    fn decide<B: PageBytes>(&mut self, _: &Leaf<B>, at: Position) -> Decision<()> {
         match self.value {
             Some(_) => Decision::Put(()),
             None if at.found => Decision::Remove(()),
@@ -229,7 +221,7 @@ struct Put<'v>(&'v [u8]);
 impl Change for Put<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes>(&mut self, _: &Leaf<B>, at: Position) -> Decision<bool> {
         Decision::Put(at.found)
     }
 
@@ -244,7 +236,7 @@ impl Change for PutToFree<'_> {
     const PURPOSE: Purpose = Purpose::GiveBack;
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes>(&mut self, _: &Leaf<B>, at: Position) -> Decision<bool> {
         Decision::Put(at.found)
     }
 
@@ -258,7 +250,7 @@ struct InsertIfAbsent<'v>(&'v [u8]);
 impl Change for InsertIfAbsent<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes>(&mut self, _: &Leaf<B>, at: Position) -> Decision<bool> {
         if at.found { Decision::Keep(false) } else { Decision::Put(true) }
     }
 
@@ -272,7 +264,7 @@ struct Update<'v>(&'v [u8]);
 impl Change for Update<'_> {
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes>(&mut self, _: &Leaf<B>, at: Position) -> Decision<bool> {
         if at.found { Decision::Put(true) } else { Decision::Keep(false) }
     }
 
@@ -287,7 +279,7 @@ impl Change for Remove {
     const PURPOSE: Purpose = Purpose::GiveBack;
     type Outcome = bool;
 
-    fn decide<B: PageBytes, L: Ladder>(&mut self, _: &Leaf<B, L>, at: Position) -> Decision<bool> {
+    fn decide<B: PageBytes>(&mut self, _: &Leaf<B>, at: Position) -> Decision<bool> {
         if at.found { Decision::Remove(true) } else { Decision::Keep(false) }
     }
 
@@ -304,11 +296,7 @@ pub(super) struct CompareAndSwap<'v> {
 impl Change for CompareAndSwap<'_> {
     type Outcome = Swap;
 
-    fn decide<B: PageBytes, L: Ladder>(
-        &mut self,
-        leaf: &Leaf<B, L>,
-        at: Position,
-    ) -> Decision<Swap> {
+    fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Swap> {
         let holds = match self.expected {
             Some(expected) => at.found && leaf.value_equals(at.index, expected),
             None => !at.found,

@@ -31,7 +31,7 @@ use super::retry::{Patience, Retry, Stop};
 use super::split::Room;
 use super::write_set::{PIECE_BYTES, Write, encode, fit_piece};
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Ladder, Leaf, Position, plain_leaf};
+use crate::node::{Leaf, Position, plain_leaf};
 use crate::page::{
     Access, ExclusivePage, OptimisticPage, PagePool, PoolSession, Restart, SharedPage,
 };
@@ -85,10 +85,10 @@ enum Tried {
     Full { first: usize, at: usize },
 }
 
-struct Commit<'c, P: PagePool, L: Ladder> {
+struct Commit<'c, P: PagePool> {
     stroke: Stroke,
-    writes: &'c [Write<'c, P, L>],
-    read_set: Option<&'c ReadSet<'c, P, L>>,
+    writes: &'c [Write<'c, P>],
+    read_set: Option<&'c ReadSet<'c, P>>,
     pool: &'c P,
     waiting: &'c Waiting<'c>,
     leaves: Vec<Found<'c, P>>,
@@ -110,14 +110,14 @@ impl Stroke {
     /// nothing is done, if they have more leaves than may be.
     ///
     /// Errors: as for a change of one record; `Conflict` if what was read has changed. After an error nothing has changed.
-    pub fn make<'c, P: PagePool, L: Ladder>(
+    pub fn make<'c, P: PagePool>(
         self,
-        writes: &'c [Write<'c, P, L>],
-        read_set: Option<&'c ReadSet<'c, P, L>>,
+        writes: &'c [Write<'c, P>],
+        read_set: Option<&'c ReadSet<'c, P>>,
         waiting: &'c Waiting<'c>,
     ) -> Result<Option<Lsn>> {
         let Some(first) = writes.first() else { return Ok(Some(Lsn(0))) };
-        let place = |write: &Write<'c, P, L>| (write.tree.id(), write.key);
+        let place = |write: &Write<'c, P>| (write.tree.id(), write.key);
         debug_assert!(writes.is_sorted_by(|a, b| place(a) < place(b)), "a write set is sorted");
         for write in writes {
             write.tree.check_record(write.key, write.value.unwrap_or(&[]))?;
@@ -166,7 +166,7 @@ impl Stroke {
     }
 }
 
-impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
+impl<'c, P: PagePool> Commit<'c, P> {
     /// Makes ready for the next try.
     #[cold]
     fn after(&mut self, stop: Stop, retry: &mut Retry<'c, P>) -> Result<()> {
@@ -191,7 +191,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         retry.after(stop)
     }
 
-    fn reads(&self) -> &'c [Read<'c, P, L>] {
+    fn reads(&self) -> &'c [Read<'c, P>] {
         self.read_set.map_or(&[], |set| set.reads)
     }
 
@@ -296,9 +296,9 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 (page, _) => page?,
             };
             page.note_use();
-            let leaf = Leaf::<_, L>::new(page.bytes());
+            let leaf = Leaf::new(page.bytes());
             let node = leaf.as_node();
-            let is_here = |next: &&Write<'c, P, L>| {
+            let is_here = |next: &&Write<'c, P>| {
                 next.tree.id() == tree.id() && node.is_within_upper(next.key)
             };
             // The one that it was found for is there, as far as the version of the page goes.
@@ -318,9 +318,8 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
                 }
             }
             // What was read of a leaf goes as far as it does.
-            let ahead = (is_latched && read_end > read).then(|| {
-                Box::new(Ahead { fences: Fences::of::<_, L>(&node), from_file: Vec::new() })
-            });
+            let ahead = (is_latched && read_end > read)
+                .then(|| Box::new(Ahead { fences: Fences::of(&node), from_file: Vec::new() }));
             // The leaf is at hand now. Who waits for it looks at it anew.
             let at = match &writes[write..end] {
                 [one] if !is_latched => place_of(&leaf, one),
@@ -346,7 +345,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         let file = if self.is_held { AskFile::ReadButTree } else { AskFile::Read };
         for found in &self.leaves {
             let Some(first) = set.reads[found.reads.clone()].first() else { continue };
-            let stamp = Leaf::<_, L>::new(found.page.bytes()).as_node().newest_lsn();
+            let stamp = Leaf::new(found.page.bytes()).as_node().newest_lsn();
             found.page.validate()?;
             if set.judge.is_as_it_was(first.tree, stamp) {
                 continue;
@@ -354,7 +353,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             self.scratch.resize(self.pool.page_bytes(), 0);
             found.page.bytes().copy(0, &mut self.scratch);
             found.page.validate()?;
-            Leaf::<_, L>::put_in_order(&mut self.scratch);
+            Leaf::put_in_order(&mut self.scratch);
             for read in &set.reads[found.reads.clone()] {
                 let is_known = set.judge.compare(&self.scratch, read, file)?;
                 assert!(is_known, "the file was read");
@@ -367,14 +366,14 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
     fn fit(&mut self) -> Result<Option<Tried>, Restart> {
         for found in self.leaves.iter().filter(|found| found.at.is_none()) {
             let writes = &self.writes[found.writes.clone()];
-            let leaf = Leaf::<_, L>::new(found.page.bytes());
+            let leaf = Leaf::new(found.page.bytes());
             if is_shown(&leaf, writes) {
                 continue;
             }
             self.scratch.resize(self.pool.page_bytes(), 0);
             found.page.bytes().copy(0, &mut self.scratch);
             found.page.validate()?;
-            if let Some(at) = first_without_room::<P, L>(&mut self.scratch, writes) {
+            if let Some(at) = first_without_room(&mut self.scratch, writes) {
                 let first = found.writes.start;
                 return Ok(Some(Tried::Full { first, at: first + at }));
             }
@@ -474,12 +473,12 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             (None, Some(read)) => read.tree,
             (None, None) => return Ok(None),
         };
-        let node = plain_leaf::<L>(bytes).as_node();
-        let covers = |write: &Write<'c, P, L>| node.covers(write.key);
+        let node = plain_leaf(bytes).as_node();
+        let covers = |write: &Write<'c, P>| node.covers(write.key);
         let is_the_leaf = is_leaf_of(bytes, tree.id())
             && mine.first().is_none_or(covers)
             && mine.last().is_none_or(covers)
-            && found.ahead.as_ref().is_none_or(|of| of.fences == Fences::of::<_, L>(&node));
+            && found.ahead.as_ref().is_none_or(|of| of.fences == Fences::of(&node));
         if !is_the_leaf {
             return Err(Restart::Conflict.into());
         }
@@ -487,7 +486,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
             && !set.judge.is_as_it_was(tree, node.newest_lsn())
         {
             self.scratch.copy_from_slice(bytes);
-            Leaf::<_, L>::put_in_order(&mut self.scratch);
+            Leaf::put_in_order(&mut self.scratch);
             let from_file = found.ahead.iter().flat_map(|ahead| &ahead.from_file);
             for (read, ahead) in set.reads[reads].iter().zip(from_file) {
                 if !set.judge.compare(&self.scratch, read, AskFile::Ahead(ahead.as_ref()))? {
@@ -500,13 +499,13 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         }
         // Its fit.
         self.scratch.copy_from_slice(bytes);
-        let full = first_without_room::<P, L>(&mut self.scratch, mine);
+        let full = first_without_room(&mut self.scratch, mine);
         Ok(full.map(|at| Tried::Full { first: writes.start, at: writes.start + at }))
     }
 
     /// Room for old versions, if each record has a value about as long as its new one.
     fn expected_cells(&self) -> u32 {
-        let cells = |write: &Write<'c, P, L>| {
+        let cells = |write: &Write<'c, P>| {
             cells_of_change(write.key.len(), write.value.map_or(EXPECTED_BYTES, <[u8]>::len))
         };
         let expected = self.writes.iter().map(cells).fold(0, u32::saturating_add);
@@ -518,7 +517,7 @@ impl<'c, P: PagePool, L: Ladder> Commit<'c, P, L> {
         if self.pool.keeps_versions(stay) && self.writes[0].tree.logged {
             let mut cells = 0u32;
             for (writes, page) in self.written().zip(&latched.exclusive) {
-                let leaf = plain_leaf::<L>(page.bytes());
+                let leaf = plain_leaf(page.bytes());
                 for write in &self.writes[writes] {
                     let at = leaf.find(write.key);
                     let old = if at.found { leaf.value_len(at.index) } else { 0 };

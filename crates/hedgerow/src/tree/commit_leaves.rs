@@ -4,7 +4,7 @@
 
 use super::sparse::{is_sparse, is_turn};
 use super::write_set::Write;
-use crate::node::{Ladder, Leaf, LeafMut, Node, Position, plain_leaf};
+use crate::node::{Leaf, LeafMut, Node, Position, plain_leaf};
 use crate::page::{EpochStay, ExclusivePage, PagePool, SharedPage, header};
 use crate::types::{Lsn, TreeId};
 use hedgerow_sync::optimistic::PageBytes;
@@ -20,7 +20,7 @@ pub struct Fences {
 }
 
 impl Fences {
-    pub(super) fn of<B: PageBytes, L: Ladder>(node: &Node<B, L>) -> Fences {
+    pub(super) fn of<B: PageBytes>(node: &Node<B>) -> Fences {
         let (mut lower, mut upper) = (Vec::new(), Vec::new());
         Fences {
             lower: node.append_lower_fence(&mut lower).then_some(lower),
@@ -60,19 +60,16 @@ pub(super) enum Later {
 
 /// Where the only change of a leaf is; `None`: it may find no room.
 #[inline]
-pub(super) fn place_of<B: PageBytes, P: PagePool, L: Ladder>(
-    leaf: &Leaf<B, L>,
-    one: &Write<'_, P, L>,
+pub(super) fn place_of<B: PageBytes, P: PagePool>(
+    leaf: &Leaf<B>,
+    one: &Write<'_, P>,
 ) -> Option<Position> {
     let has_room = one.value.is_none_or(|value| leaf.has_room(one.key, value.len()));
     has_room.then(|| leaf.find(one.key))
 }
 
 /// Whether a leaf takes its changes, without a try.
-pub(super) fn is_shown<B: PageBytes, P: PagePool, L: Ladder>(
-    leaf: &Leaf<B, L>,
-    writes: &[Write<'_, P, L>],
-) -> bool {
+pub(super) fn is_shown<B: PageBytes, P: PagePool>(leaf: &Leaf<B>, writes: &[Write<'_, P>]) -> bool {
     let mut puts = writes.iter().filter_map(|write| Some((write.key, write.value?)));
     match (puts.next(), puts.next()) {
         (None, _) => true,
@@ -82,11 +79,11 @@ pub(super) fn is_shown<B: PageBytes, P: PagePool, L: Ladder>(
 }
 
 /// Makes the changes in a scratch copy; which of them finds no room.
-pub(super) fn first_without_room<P: PagePool, L: Ladder>(
+pub(super) fn first_without_room<P: PagePool>(
     scratch: &mut [u8],
-    writes: &[Write<'_, P, L>],
+    writes: &[Write<'_, P>],
 ) -> Option<usize> {
-    let mut leaf = LeafMut::<L>::new(scratch);
+    let mut leaf = LeafMut::new(scratch);
     writes.iter().position(|write| {
         let at = leaf.as_leaf().find(write.key);
         !change_record(&mut leaf, at, write)
@@ -94,11 +91,7 @@ pub(super) fn first_without_room<P: PagePool, L: Ladder>(
 }
 
 /// Makes one change, of the record that was found or not found; `false`: there is no room, and nothing has changed.
-fn change_record<P: PagePool, L: Ladder>(
-    leaf: &mut LeafMut<'_, L>,
-    at: Position,
-    write: &Write<'_, P, L>,
-) -> bool {
+fn change_record<P: PagePool>(leaf: &mut LeafMut<'_>, at: Position, write: &Write<'_, P>) -> bool {
     match write.value {
         Some(value) if at.found => leaf.update(at.index, value).is_ok(),
         Some(value) => leaf.insert(at, write.key, value).is_ok(),
@@ -122,8 +115,8 @@ pub(super) struct Changed {
 }
 
 /// Makes the changes of one latched leaf, and lets go of it.
-pub(super) fn change_leaf<'c, P: PagePool, L: Ladder>(
-    all: &'c [Write<'c, P, L>],
+pub(super) fn change_leaf<'c, P: PagePool>(
+    all: &'c [Write<'c, P>],
     mut page: ExclusivePage<'c, P>,
     stay: &P::EpochGuard<'c>,
     changed: &Changed,
@@ -131,8 +124,8 @@ pub(super) fn change_leaf<'c, P: PagePool, L: Ladder>(
 ) {
     let writes = &all[changed.writes.clone()];
     let tree = writes[0].tree;
-    let is_nothing = |write: &Write<'c, P, L>| {
-        let find = || plain_leaf::<L>(page.bytes()).find(write.key);
+    let is_nothing = |write: &Write<'c, P>| {
+        let find = || plain_leaf(page.bytes()).find(write.key);
         write.value.is_none() && !changed.at.unwrap_or_else(find).found
     };
     if writes.iter().all(is_nothing) {
@@ -140,7 +133,7 @@ pub(super) fn change_leaf<'c, P: PagePool, L: Ladder>(
     }
     let frame = page.frame();
     let stored_forms = tree.pool.has_stored_forms();
-    let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
+    let mut leaf = LeafMut::new(page.write(stay.epoch()));
     let keeps = tree.logged && tree.pool.keeps_versions(stay);
     let (mut old, mut removed, mut updated) = (Vec::new(), 0, None);
     for write in writes {

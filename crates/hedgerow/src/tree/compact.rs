@@ -16,7 +16,7 @@ use super::redistribute::{Group, MOST_LEAVES, Outcome};
 use super::retry::{Retry, Stop};
 use super::{Tree, successor};
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Ladder, Leaf, Node, plain_leaf};
+use crate::node::{Leaf, Node, plain_leaf};
 use crate::page::{Access, OptimisticPage, PagePool, Restart};
 use crate::wait::Waiting;
 use hedgerow_sync::optimistic::PageBytes;
@@ -137,7 +137,7 @@ enum Looked {
     Nothing(Option<Vec<u8>>),
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Merges leaves whose records fit into fewer, from the first one of the budget on. `progress` gets the number of
     /// leaves that were passed so far, at each of them; `Break` ends the call with `Cancelled`.
     ///
@@ -220,9 +220,9 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         loop {
             let found = if retry.is_latched() {
                 let leaf = self.share_leaf(target, retry.patience());
-                leaf.map(|leaf| upper_fence(&plain_leaf::<L>(leaf.bytes()).as_node()))
+                leaf.map(|leaf| upper_fence(&plain_leaf(leaf.bytes()).as_node()))
             } else {
-                self.reach(target, 0).and_then(|reached| fence_of::<P, L>(&reached.page))
+                self.reach(target, 0).and_then(|reached| fence_of(&reached.page))
             };
             match found {
                 Ok(fence) => return Ok(fence),
@@ -243,7 +243,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(Looked::Nothing(None));
         }
         let parent = reached.page;
-        let node = Node::<_, L>::new(parent.bytes());
+        let node = Node::new(parent.bytes());
         let count = node.count();
         let first = target.child(&node).index;
         let page_bytes = self.pool.page_bytes();
@@ -261,10 +261,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 other => other?,
             };
             if index == first {
-                next = fence_of::<P, L>(&leaf)?;
+                next = fence_of(&leaf)?;
             }
             let fill = self.fill_of(&leaf, page_bytes);
-            let (of, is_last) = (self.layout_of(&leaf), fence_of::<P, L>(&leaf)?.is_none());
+            let (of, is_last) = (self.layout_of(&leaf), fence_of(&leaf)?.is_none());
             leaf.validate()?;
             let Some((its_records, its_room)) = fill.filter(|_| self.may_move(&leaf)) else {
                 break;
@@ -296,16 +296,14 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 }
 
 /// The upper fence of a leaf, validated.
-fn fence_of<P: PagePool, L: Ladder>(
-    leaf: &OptimisticPage<'_, P>,
-) -> Result<Option<Vec<u8>>, Restart> {
-    let fence = upper_fence(&Leaf::<_, L>::new(leaf.bytes()).as_node());
+fn fence_of<P: PagePool>(leaf: &OptimisticPage<'_, P>) -> Result<Option<Vec<u8>>, Restart> {
+    let fence = upper_fence(&Leaf::new(leaf.bytes()).as_node());
     leaf.validate()?;
     Ok(fence)
 }
 
 /// The upper fence of a node; unvalidated.
-pub(super) fn upper_fence<B: PageBytes, L: Ladder>(node: &Node<B, L>) -> Option<Vec<u8>> {
+pub(super) fn upper_fence<B: PageBytes>(node: &Node<B>) -> Option<Vec<u8>> {
     let mut fence = Vec::new();
     node.append_upper_fence(&mut fence).then_some(fence)
 }

@@ -25,7 +25,7 @@ use super::merge::is_interference;
 use super::retry::{Retry, Stop};
 use super::split::{Cut, Outcome, Room};
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Ladder, LeafSplit, Node, plain_leaf, split_between};
+use crate::node::{LeafSplit, Node, plain_leaf, rung, split_between};
 use crate::page::{
     ContentionCounters, EpochStay, FrameHead, FrameId, MOST_SAMPLES, PagePool, Period, Place,
     PoolSession, Restart,
@@ -145,14 +145,14 @@ impl Default for ContentionSplit {
     }
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Notes a write to the leaf in a frame, whose exclusive latch is held: of the record at `place`, if it was an update. `met`:
     /// it met another thread. Whether the leaf is to be split.
     #[inline(always)]
     pub(super) fn note_write(&self, frame: FrameId, place: Option<usize>, met: bool) -> bool {
         let (roll, below) = (roll(), self.contention.sample_below);
         let is_sample = roll < below || below > 0 && is_drawn(Point::Sample);
-        L::HINTS && is_sample && self.note_sampled_write(frame, place, met, roll)
+        rung::HINTS && is_sample && self.note_sampled_write(frame, place, met, roll)
     }
 
     /// Not inlined, so that the writes that are no samples pay nothing for it.
@@ -211,7 +211,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return false;
         }
         // An update has not changed it, so that the bytes of the frame do even if the writer has a copy.
-        let run = Node::<_, L>::new(self.pool.bytes(frame)).run();
+        let run = Node::new(self.pool.bytes(frame)).run();
         if let Some(run) = run
             && !before.has_run(run)
         {
@@ -275,7 +275,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let scans = self.are_scans_common(frame);
         let place = self.pool.contention(frame).and_then(|known| known.get().place().index());
         let bytes = latched.page.write(stay.epoch());
-        let Some(split) = place.and_then(|place| split_from::<L>(bytes, key, place)) else {
+        let Some(split) = place.and_then(|place| split_from(bytes, key, place)) else {
             // It may have been sorted.
             latched.release_changed();
             return Ok(None);
@@ -319,13 +319,13 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 }
 
 /// The cut of a leaf between a key and that of the record at `place`.
-fn split_from<L: Ladder>(page: &mut [u8], key: &[u8], place: usize) -> Option<LeafSplit> {
-    let leaf = plain_leaf::<L>(page);
+fn split_from(page: &mut [u8], key: &[u8], place: usize) -> Option<LeafSplit> {
+    let leaf = plain_leaf(page);
     if place >= leaf.end() {
         return None;
     }
     // A copy: the leaf may be sorted.
     let mut other = Vec::new();
     leaf.append_key(place, &mut other);
-    split_between::<L>(page, key, &other)
+    split_between(page, key, &other)
 }

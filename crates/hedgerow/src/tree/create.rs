@@ -4,12 +4,12 @@
 
 use super::Tree;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{Ladder, LeafLayout, LeafMut, LeafPolicy};
+use crate::node::{LeafLayout, LeafMut, LeafPolicy, rung};
 use crate::page::{EpochStay, PagePool, PoolSession};
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Makes an empty tree with a fresh page as its root.
     ///
     /// Errors: `MemoryLimit` or `DiskFull` if there is no page to be had; what [`Journal::enter`](crate::page::Journal::enter)
@@ -26,8 +26,8 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             let stay = pool.enter()?;
             let mut page = session.take(id, stay.epoch()).ok_or_else(no_page)?;
             let bytes = page.write(stay.epoch());
-            let layout = if L::HINTS { policy.empty() } else { LeafLayout::Comparison };
-            LeafMut::<L>::format(bytes, layout, None, None);
+            let layout = if rung::HINTS { policy.empty() } else { LeafLayout::Comparison };
+            LeafMut::format(bytes, layout, None, None);
             page.id()
         };
         Ok(Tree::open(pool, id, root).with_policy(policy))

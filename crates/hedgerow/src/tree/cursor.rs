@@ -19,7 +19,7 @@ use super::leaf_walk::{Beyond, LeafWalk};
 use super::window::Window;
 use crate::error::{Error, Result};
 use crate::key::after_prefix;
-use crate::node::{Hints, Ladder, plain_leaf};
+use crate::node::plain_leaf;
 use crate::page::Pages;
 use crate::wait::Wait;
 use std::ops::Bound;
@@ -37,8 +37,8 @@ pub(super) enum Place {
 }
 
 /// A position in a tree, between bounds; see the head of this file.
-pub struct Cursor<P: Pages, L: Ladder = Hints> {
-    pub(super) tree: Tree<P, L>,
+pub struct Cursor<P: Pages> {
+    pub(super) tree: Tree<P>,
     lower: Bound<Box<[u8]>>,
     upper: Bound<Box<[u8]>>,
     empty: bool,
@@ -68,21 +68,21 @@ pub struct Cursor<P: Pages, L: Ladder = Hints> {
 #[derive(Clone, Copy, Debug)]
 pub struct Passed(usize);
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// A cursor over the records whose keys are in `bounds`, standing before the first. Reads
     /// nothing yet. Bounds with the start above the end hold no records.
-    pub fn range(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Cursor<P, L> {
+    pub fn range(&self, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Cursor<P> {
         self.cursor(bounds.0.map(Box::from), bounds.1.map(Box::from))
     }
 
     /// A cursor over all records.
-    pub fn scan(&self) -> Cursor<P, L> {
+    pub fn scan(&self) -> Cursor<P> {
         self.cursor(Bound::Unbounded, Bound::Unbounded)
     }
 
     /// A cursor over the records whose keys begin with `prefix`.
     #[cfg(hedgerow_internals)]
-    pub fn prefix(&self, prefix: &[u8]) -> Cursor<P, L> {
+    pub fn prefix(&self, prefix: &[u8]) -> Cursor<P> {
         let upper = match after_prefix(prefix) {
             Some(key) => Bound::Excluded(key.into_boxed_slice()),
             None => Bound::Unbounded,
@@ -90,7 +90,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         self.cursor(Bound::Included(prefix.into()), upper)
     }
 
-    fn cursor(&self, lower: Bound<Box<[u8]>>, upper: Bound<Box<[u8]>>) -> Cursor<P, L> {
+    fn cursor(&self, lower: Bound<Box<[u8]>>, upper: Bound<Box<[u8]>>) -> Cursor<P> {
         Cursor {
             tree: self.clone(),
             empty: is_empty(&lower, &upper),
@@ -123,7 +123,7 @@ fn is_empty(lower: &Bound<Box<[u8]>>, upper: &Bound<Box<[u8]>>) -> bool {
     }
 }
 
-impl<P: Pages, L: Ladder> Cursor<P, L> {
+impl<P: Pages> Cursor<P> {
     /// The record behind the cursor, which moves over it; `None` at the end, and from then on.
     ///
     /// The key and the value live until the cursor is used again. Errors: those of [`Tree::get`];
@@ -137,7 +137,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
     #[inline(always)]
     pub fn advance(&mut self) -> Result<Option<Passed>> {
         loop {
-            let place = plain_leaf::<L>(&self.leaf).next_place(self.gap);
+            let place = plain_leaf(&self.leaf).next_place(self.gap);
             if place < self.end {
                 self.gap = place + 1;
                 return Ok(Some(Passed(place)));
@@ -159,7 +159,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
     #[inline(always)]
     pub fn go_back(&mut self) -> Result<Option<Passed>> {
         loop {
-            let place = plain_leaf::<L>(&self.leaf).previous_place(self.gap);
+            let place = plain_leaf(&self.leaf).previous_place(self.gap);
             if let Some(place) = place.filter(|place| *place >= self.first) {
                 self.gap = place;
                 return Ok(Some(Passed(place)));
@@ -220,7 +220,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
     /// The record that the cursor has just moved over, until it is moved again. Another's, if it is not that one.
     #[inline(always)]
     pub fn lend(&mut self, passed: Passed) -> (&[u8], &[u8]) {
-        let leaf = plain_leaf::<L>(&self.leaf);
+        let leaf = plain_leaf(&self.leaf);
         let (end, value) = leaf.record(passed.0, &mut self.key, self.prefix_len);
         (&self.key[..end], value)
     }
@@ -231,7 +231,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
         if !matches!(self.place, Place::Leaf) {
             return Vec::new();
         }
-        let leaf = plain_leaf::<L>(&self.leaf);
+        let leaf = plain_leaf(&self.leaf);
         let mut values = Vec::new();
         let places = match forward {
             true => self.gap..self.end,
@@ -294,7 +294,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
         };
         let (trail, window) = self.tree.copy_near(target, forward, &mut self.leaf)?;
         self.walk.begin(trail);
-        let leaf = plain_leaf::<L>(&self.leaf);
+        let leaf = plain_leaf(&self.leaf);
         let gap = match target {
             Target::Key(key) | Target::Above(key) => {
                 let at = leaf.search(key);
@@ -315,7 +315,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
         if (forward && self.ends_here) || (!forward && self.starts_here) {
             return Ok(false);
         }
-        let node = plain::<L>(&self.leaf);
+        let node = plain(&self.leaf);
         self.fence.clear();
         match forward {
             true => node.append_upper_fence(&mut self.fence),
@@ -328,7 +328,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
         };
         let beyond = Beyond { fence: &self.fence, forward, bound };
         self.walk.step(&self.tree, beyond, &mut self.leaf)?;
-        let node = plain::<L>(&self.leaf);
+        let node = plain(&self.leaf);
         // Each leaf reaches beyond the last one: damage must not send a scan round in circles.
         let advances = match forward {
             true => node.is_within_upper(&self.fence) && !node.is_upper_fence(&self.fence),
@@ -338,7 +338,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
             return Err(Error::corrupted_page(node.page_id(), "a leaf out of order"));
         }
         let at = match node.is_above_lower(&self.fence) {
-            true => plain_leaf::<L>(&self.leaf).search(&self.fence),
+            true => plain_leaf(&self.leaf).search(&self.fence),
             // The usual case: the lower fence of the new leaf is the upper fence of the old one.
             false => crate::node::Position { index: 0, found: false },
         };
@@ -348,7 +348,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
 
     /// Takes up a leaf that was just loaded, at a gap: its prefix, and where the bounds cut it.
     fn enter_leaf(&mut self, gap: usize) {
-        let (node, leaf) = (plain::<L>(&self.leaf), plain_leaf::<L>(&self.leaf));
+        let (node, leaf) = (plain(&self.leaf), plain_leaf(&self.leaf));
         self.prefix_len = leaf.copy_prefix(&mut self.key);
         // A bound below the node cuts nothing off at its start, one above it everything.
         let cut = |key: &[u8], behind: bool| {
@@ -377,7 +377,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
     }
 }
 
-impl<P: Pages, L: Ladder> Cursor<P, L> {
+impl<P: Pages> Cursor<P> {
     /// Keeps the cursor, which has just taken up a leaf, within the part of it that was copied.
     pub(super) fn stay_within(&mut self, window: Option<Window>) {
         self.window = window.map(|window| {
@@ -401,8 +401,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
             return Ok(false);
         };
         // Before the buffer is written to: what the leaf has become may not be what the place was in.
-        let (leaf, place) =
-            (plain_leaf::<L>(&self.leaf), if forward { self.end } else { self.first });
+        let (leaf, place) = (plain_leaf(&self.leaf), if forward { self.end } else { self.first });
         debug_assert!(place < leaf.end(), "a window has a slot at its edge");
         let (end, _) = leaf.record(place, &mut self.key, self.prefix_len);
         self.sought.clear();
@@ -418,7 +417,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
     }
 }
 
-impl<P: Pages, L: Ladder> std::fmt::Debug for Cursor<P, L> {
+impl<P: Pages> std::fmt::Debug for Cursor<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cursor").field("tree", &self.tree).finish_non_exhaustive()
     }

@@ -12,7 +12,7 @@
 
 use super::retry::Patience;
 use super::{MAX_LEVELS, Tree};
-use crate::node::{ChildPosition, Ladder, Node};
+use crate::node::{ChildPosition, Node};
 use crate::page::header::{self, PageKind};
 use crate::page::{ExclusivePage, OptimisticPage, PageMark, Pages, Restart, SharedPage};
 use crate::types::PageId;
@@ -31,7 +31,7 @@ pub enum Target<'k> {
 
 impl Target<'_> {
     #[inline(always)]
-    pub(super) fn child<B: PageBytes, L: Ladder>(self, node: &Node<B, L>) -> ChildPosition {
+    pub(super) fn child<B: PageBytes>(self, node: &Node<B>) -> ChildPosition {
         match self {
             Target::Key(key) => node.child_for(key),
             Target::Above(fence) => node.child_above(fence),
@@ -90,7 +90,7 @@ fn check_root<B: PageBytes>(bytes: B, tree: u32) -> Option<u8> {
     ours.then(|| bytes.field_u8::<{ header::LEVEL }>())
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Opens the root; gives its level too.
     #[inline(always)]
     pub(super) fn open_root(&self) -> Result<(OptimisticPage<'_, P>, u8), Restart> {
@@ -136,7 +136,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     #[inline(always)]
     pub(super) fn prefetch_node(&self, id: PageId) {
         if let Some(frame) = self.pool.expect_frame(id) {
-            Node::<_, L>::new(self.pool.bytes(frame)).prefetch();
+            Node::new(self.pool.bytes(frame)).prefetch();
         }
     }
 
@@ -147,7 +147,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         while level > 0 {
             page.note_use();
             level -= 1;
-            let child = Node::<_, L>::new(page.bytes()).child_for(key).child;
+            let child = Node::new(page.bytes()).child_for(key).child;
             if level == 0 {
                 self.prefetch_node(child);
             }
@@ -164,7 +164,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         while at > level {
             page.note_use();
             at -= 1;
-            let position = target.child(&Node::<_, L>::new(page.bytes()));
+            let position = target.child(&Node::new(page.bytes()));
             let child = self.open_child(position.child, &page, at)?;
             parent = Some(Parent { page, index: position.index });
             page = child;
@@ -246,7 +246,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     ) -> Result<SharedPage<'p, P>, Restart> {
         while at > level {
             at -= 1;
-            let child = target.child(&plain::<L>(page.bytes())).child;
+            let child = target.child(&plain(page.bytes())).child;
             // The parent's latch is let go of when the child's is held.
             page = self.share_child(child, at, patience)?;
         }
@@ -264,7 +264,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             page.validate()?;
             return Ok(None);
         }
-        let child = target.child(&Node::<_, L>::new(page.bytes())).child;
+        let child = target.child(&Node::new(page.bytes())).child;
         page.validate()?;
         Ok(Some((page, child)))
     }
@@ -322,7 +322,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             return self.lock_root(0, patience);
         }
         let parent = self.share_down(root, level, 1, target, patience)?;
-        let child = target.child(&plain::<L>(parent.bytes())).child;
+        let child = target.child(&plain(parent.bytes())).child;
         self.lock_child(child, 0, patience)
     }
 
@@ -349,10 +349,10 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             (self.lock_root(level + 1, patience)?, None)
         } else {
             let page = self.share_down(root, root_level, level + 2, target, patience)?;
-            let child = target.child(&plain::<L>(page.bytes())).child;
+            let child = target.child(&plain(page.bytes())).child;
             (self.lock_child(child, level + 1, patience)?, Some(page))
         };
-        let position = target.child(&plain::<L>(parent.bytes()));
+        let position = target.child(&plain(parent.bytes()));
         let node = match self.lock_child(position.child, level, patience) {
             Ok(node) => node,
             Err(restart) => {
@@ -392,6 +392,6 @@ impl<P: Pages> LockedPair<'_, P> {
 
 /// A view of bytes that nobody changes.
 #[inline(always)]
-pub(super) fn plain<L: Ladder>(bytes: &[u8]) -> Node<PlainBytes<'_>, L> {
+pub(super) fn plain(bytes: &[u8]) -> Node<PlainBytes<'_>> {
     Node::new(PlainBytes::new(bytes))
 }

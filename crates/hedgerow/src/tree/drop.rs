@@ -11,7 +11,7 @@
 use super::retry::{Retry, Stop};
 use super::{MAX_LEVELS, Tree};
 use crate::error::{ErrorKind, Result};
-use crate::node::{Ladder, Node, NodeMut};
+use crate::node::{Node, NodeMut};
 use crate::page::{Access, EpochStay, OptimisticPage, PagePool, PoolSession, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
@@ -19,7 +19,7 @@ use crate::wait::Waiting;
 /// Most leaves that are asked for together.
 const AHEAD_MAX: usize = 32;
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Frees all pages of the tree, the root last. A tree that is gone already is no error.
     ///
     /// Errors: those of reading a page; what [`Journal::enter`](crate::page::Journal::enter) refuses. Then a part is left, and the
@@ -59,7 +59,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         while level > 0 {
             level -= 1;
             let parent = path[path.len() - 1];
-            let node = Node::<_, L>::new(parent.bytes());
+            let node = Node::new(parent.bytes());
             let count = node.count();
             let child = self.open_child(node.child_at(count), &parent, level);
             if let Err(Restart::Absent(_)) = child {
@@ -84,7 +84,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         if keeper.is_some()
             && let Some(mut keeper) = latched.next()
         {
-            let mut node = NodeMut::<L>::new(keeper.write(epoch));
+            let mut node = NodeMut::new(keeper.write(epoch));
             let last = node.as_node().count();
             node.remove_child(last - 1);
             for page in latched {
@@ -103,7 +103,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     fn keeper(&self, path: &[OptimisticPage<'_, P>]) -> Result<Option<usize>, Restart> {
         let mut keeper = None;
         for (index, page) in path[..path.len() - 1].iter().enumerate() {
-            if Node::<_, L>::new(page.bytes()).count() > 0 {
+            if Node::new(page.bytes()).count() > 0 {
                 keeper = Some(index);
             }
         }

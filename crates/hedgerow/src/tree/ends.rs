@@ -15,12 +15,12 @@ use super::descend::Target;
 use super::retry::{Retry, Stop};
 use super::write::Written;
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, plain_leaf};
+use crate::node::{Leaf, plain_leaf};
 use crate::page::{Access, ExclusivePage, OptimisticPage, PagePool, Pages, Restart, SharedPage};
 use crate::types::Purpose;
 use crate::wait::Waiting;
 use crate::wal::RECORD_HEADER_BYTES;
-use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
+use hedgerow_sync::optimistic::PageBytes;
 
 /// An end of the order of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,9 +61,9 @@ impl End {
     }
 
     /// Where the next leaf is behind one without records, whose fence it appends; `None` if that is the last.
-    fn behind<'f, B: PageBytes, L: Ladder>(
+    fn behind<'f, B: PageBytes>(
         self,
-        leaf: &Leaf<B, L>,
+        leaf: &Leaf<B>,
         fence: &'f mut Vec<u8>,
     ) -> Option<Target<'f>> {
         let node = leaf.as_node();
@@ -74,12 +74,12 @@ impl End {
     }
 
     /// The record at this end of a copy of a leaf, which comes in order by that.
-    fn of<L: Ladder>(self, copy: &mut [u8]) -> Option<Raw> {
-        if plain_leaf::<L>(copy).count() == 0 {
+    fn of(self, copy: &mut [u8]) -> Option<Raw> {
+        if plain_leaf(copy).count() == 0 {
             return None;
         }
-        Leaf::<PlainBytes<'_>, L>::put_in_order(copy);
-        let leaf = plain_leaf::<L>(copy);
+        Leaf::put_in_order(copy);
+        let leaf = plain_leaf(copy);
         let place = match self {
             End::First => Some(leaf.next_place(0)).filter(|place| *place < leaf.end()),
             End::Last => leaf.previous_place(leaf.end()),
@@ -92,7 +92,7 @@ impl End {
 }
 
 /// Errors of all: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout`.
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// The record at an end. Linearizable.
     pub fn end(&self, end: End) -> Result<Option<Raw>> {
         loop {
@@ -120,7 +120,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
                         continue;
                     }
                 }
-                if let Some(record) = end.of::<L>(&mut scratch) {
+                if let Some(record) = end.of(&mut scratch) {
                     return Ok(Some(record));
                 }
             }
@@ -142,12 +142,12 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             scratch.resize(self.pool.page_bytes(), 0);
             page.bytes().copy(0, scratch);
             page.validate()?;
-            let record = end.of::<L>(scratch);
+            let record = end.of(scratch);
             std::mem::swap(&mut before, &mut fence);
             fence.clear();
             let behind = match record {
                 Some(_) => None,
-                None => end.behind(&plain_leaf::<L>(scratch), &mut fence),
+                None => end.behind(&plain_leaf(scratch), &mut fence),
             };
             if record.is_some() || behind.is_none() {
                 empty.iter().try_for_each(OptimisticPage::validate)?;
@@ -172,7 +172,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
 }
 
 /// Errors of all: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout`.
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Takes the record at an end out, if `accept` says so of its key and its value as the leaf has it. `accept` is asked again if the
     /// record is another one by then. Linearizable. Errors, too: as for a removal.
     pub fn take_end(
@@ -251,7 +251,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let stay = self.enter_to_take(retry.waiting())?;
         let mut page = self.lock_leaf_at(end.target(), retry.patience())?;
         copy_of(page.bytes(), scratch);
-        let record = end.of::<L>(scratch);
+        let record = end.of(scratch);
         let Some(record) = record else {
             page.release_unchanged();
             return Ok(None);
@@ -281,7 +281,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         key: &[u8],
         entered: (&P::EpochGuard<'_>, bool),
     ) -> Result<bool, Restart> {
-        let at = plain_leaf::<L>(page.bytes()).find(key);
+        let at = plain_leaf(page.bytes()).find(key);
         if !at.found {
             // A damaged leaf: its key is not where it should be.
             return Err(Restart::Corrupt(page.id()));

@@ -15,11 +15,11 @@ use super::descend::{Target, plain};
 use super::retry::{Retry, Stop};
 use super::value_stats::ValueStats;
 use crate::error::Result;
-use crate::node::{ChildPosition, Ladder, Leaf, Node, plain_leaf};
+use crate::node::{ChildPosition, Leaf, Node, plain_leaf};
 use crate::page::{Access, Pages, Restart};
 use crate::types::PageId;
 use crate::wait::Waiting;
-use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
+use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Bound;
 
 /// Leaves that are looked at beside the two at the ends; each run gets one at least, so a few more of a high tree.
@@ -87,12 +87,7 @@ struct Run<'s> {
 
 impl Way<'_> {
     /// The child at `depth`. `along`: how far along in its node it is to be, which the last step has left.
-    fn child<B: PageBytes, L: Ladder>(
-        self,
-        node: &Node<B, L>,
-        depth: usize,
-        along: &mut f64,
-    ) -> ChildPosition {
+    fn child<B: PageBytes>(self, node: &Node<B>, depth: usize, along: &mut f64) -> ChildPosition {
         let (above, at) = match self {
             Way::To(target) => return target.child(node),
             Way::Along { above, at } => (above, at),
@@ -109,7 +104,7 @@ impl Way<'_> {
 }
 
 /// Errors: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout`.
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// About how much lies between two keys. Exact where no more than [`LOOKS`] leaves lie between those at the ends, all below the same
     /// node, and nobody changes them meanwhile.
     pub fn estimate(
@@ -144,10 +139,10 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
                 .after(Restart::Conflict)?;
         }
         if low.leaf == high.leaf {
-            return Ok(sum::<L>(&mut low.bytes, bounds, measure));
+            return Ok(sum(&mut low.bytes, bounds, measure));
         }
-        let mut estimate = sum::<L>(&mut low.bytes, Bounds { from, ..ALL }, measure);
-        estimate.add(sum::<L>(&mut high.bytes, Bounds { to, ..ALL }, measure), 1.0);
+        let mut estimate = sum(&mut low.bytes, Bounds { from, ..ALL }, measure);
+        estimate.add(sum(&mut high.bytes, Bounds { to, ..ALL }, measure), 1.0);
         let runs = runs(&low.steps, &high.steps);
         let leaves: f64 = runs.iter().map(Run::leaves).sum();
         let mut found = Found::default();
@@ -164,7 +159,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
                 self.go_down(Way::Along { above: run.above, at }, &mut found, &waiting)?;
                 let below = found.steps.iter().skip(run.above.len() + 1);
                 let stands_for: f64 = below.map(|step| step.children as f64).product();
-                estimate.add(sum::<L>(&mut found.bytes, ALL, measure), part * stands_for);
+                estimate.add(sum(&mut found.bytes, ALL, measure), part * stands_for);
             }
         }
         Ok(estimate)
@@ -195,7 +190,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         while level > 0 {
             page.note_use();
             level -= 1;
-            let node = Node::<_, L>::new(page.bytes());
+            let node = Node::new(page.bytes());
             let taken = way.child(&node, found.steps.len(), &mut along);
             found.steps.push(Step { children: node.count() + 1, index: taken.index });
             page = self.open_child(taken.child, &page, level)?;
@@ -218,7 +213,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         let (mut page, mut level) = self.share_root(retry.patience())?;
         while level > 0 {
             level -= 1;
-            let node = plain::<L>(page.bytes());
+            let node = plain(page.bytes());
             let taken = way.child(&node, found.steps.len(), &mut along);
             found.steps.push(Step { children: node.count() + 1, index: taken.index });
             page = self.share_child(taken.child, level, retry.patience())?;
@@ -273,10 +268,10 @@ impl Estimate {
 }
 
 /// Counts what a leaf has between two keys that lead to it. Puts its copy in order.
-fn sum<L: Ladder>(leaf: &mut [u8], bounds: Bounds<'_>, measure: Measure) -> Estimate {
-    Leaf::<PlainBytes<'_>, L>::put_in_order(leaf);
+fn sum(leaf: &mut [u8], bounds: Bounds<'_>, measure: Measure) -> Estimate {
+    Leaf::put_in_order(leaf);
     let page_bytes = leaf.len();
-    let leaf = plain_leaf::<L>(leaf);
+    let leaf = plain_leaf(leaf);
     // The first place that is not below a key, or not up to it.
     let place = |key: &[u8], behind: bool| {
         let at = leaf.search(key);

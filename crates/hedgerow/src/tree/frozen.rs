@@ -15,7 +15,7 @@ use super::leaf_walk::Beyond;
 use super::read_ahead::{beside, wanted_behind};
 use super::retry::dropped;
 use crate::error::{Error, Result};
-use crate::node::{Hints, Leaf, plain_leaf};
+use crate::node::{Leaf, plain_leaf};
 use crate::page::FrozenPages;
 use crate::page::header::{self, PageKind};
 use crate::types::{PageId, TreeId};
@@ -71,11 +71,11 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
     pub(super) fn find(
         &self,
         key: &[u8],
-        take: impl FnOnce(&Leaf<PlainBytes<'_>, Hints>, usize),
+        take: impl FnOnce(&Leaf<PlainBytes<'_>>, usize),
     ) -> Result<bool> {
         let (mut outcome, mut take) = (Ok(false), Some(take));
         self.reach(Target::Key(key), None, &mut |page| {
-            let leaf = plain_leaf::<Hints>(page);
+            let leaf = plain_leaf(page);
             let at = leaf.find(key);
             if !leaf.as_node().covers(key) {
                 outcome = Err(not_its_leaf(page));
@@ -122,7 +122,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
         page: &mut [u8],
     ) -> Result<()> {
         self.reach(target, ahead, &mut |found| page.copy_from_slice(found))?;
-        let node = plain::<Hints>(page);
+        let node = plain(page);
         let is_it = match target {
             Target::Key(key) => node.covers(key),
             Target::Above(key) => node.is_within_upper(key) && !node.is_upper_fence(key),
@@ -131,7 +131,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
         if !is_it {
             return Err(not_its_leaf(page));
         }
-        Leaf::<PlainBytes<'_>, Hints>::put_in_order(page);
+        Leaf::put_in_order(page);
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
         match level {
             _ if !is_right => Found::Damage("a page of another level than its place in the tree"),
             0 => Found::Leaf,
-            _ => Found::Child(target.child(&plain::<Hints>(page)).child, level - 1),
+            _ => Found::Child(target.child(&plain(page)).child, level - 1),
         }
     }
 }
@@ -195,7 +195,7 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
 impl Ahead<'_> {
     /// Takes the ids of the next leaves from their parent.
     fn collect(&mut self, page: &[u8]) {
-        let node = plain::<Hints>(page);
+        let node = plain(page);
         let Beyond { forward, bound, .. } = self.beyond;
         let mut next = Some(self.beyond.target().child(&node).index);
         // A bound outside of the node cuts nothing off: the scan is in the node, and goes towards it.

@@ -8,12 +8,12 @@ use super::descend::Target;
 use super::retry::Retry;
 use super::{Tree, Value};
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, plain_leaf};
+use crate::node::{Leaf, plain_leaf};
 use crate::page::{Access, Pages, Restart};
 use crate::types::Lsn;
 use hedgerow_sync::optimistic::PageBytes;
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// The value of `key`, or `None`. Values of up to 112 bytes are held without an allocation.
     ///
     /// Errors: those of reading a page; `KeyspaceDropped`; `Corrupted`; `Timeout` if others held a
@@ -85,7 +85,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     pub(super) fn try_read<R: Read>(&self, key: &[u8], read: &mut R) -> Result<bool, Restart> {
         let leaf = self.leaf_for(key)?;
         leaf.note_use();
-        let found = read_in(&Leaf::<_, L>::new(leaf.bytes()), key, read);
+        let found = read_in(&Leaf::new(leaf.bytes()), key, read);
         leaf.validate()?;
         self.note_point(&leaf);
         Ok(found)
@@ -106,7 +106,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             retry.after(restart)?;
             let result = if retry.is_latched() {
                 self.share_leaf(Target::Key(key), retry.patience())
-                    .map(|leaf| read_in(&plain_leaf::<L>(leaf.bytes()), key, read))
+                    .map(|leaf| read_in(&plain_leaf(leaf.bytes()), key, read))
             } else {
                 self.try_read(key, read)
             };
@@ -125,15 +125,15 @@ pub(super) trait Read {
     const SEES_ALL: bool = false;
 
     /// Takes the value at `place`.
-    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize);
+    fn take<B: PageBytes>(&mut self, leaf: &Leaf<B>, place: usize);
 
     /// Looks at the leaf, whatever it has.
     #[inline(always)]
-    fn look<B: PageBytes, L: Ladder>(&mut self, _leaf: &Leaf<B, L>) {}
+    fn look<B: PageBytes>(&mut self, _leaf: &Leaf<B>) {}
 }
 
 #[inline(always)]
-fn read_in<B: PageBytes, L: Ladder, R: Read>(leaf: &Leaf<B, L>, key: &[u8], read: &mut R) -> bool {
+fn read_in<B: PageBytes, R: Read>(leaf: &Leaf<B>, key: &[u8], read: &mut R) -> bool {
     read.look(leaf);
     let position = leaf.find(key);
     if position.found {
@@ -147,7 +147,7 @@ pub(super) struct CopyOut<'v>(pub(super) &'v mut Value);
 
 impl Read for CopyOut<'_> {
     #[inline(always)]
-    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize) {
+    fn take<B: PageBytes>(&mut self, leaf: &Leaf<B>, place: usize) {
         leaf.copy_value(place, &mut self.0.0);
     }
 }
@@ -157,7 +157,7 @@ struct CopyInto<'o>(&'o mut Vec<u8>);
 
 impl Read for CopyInto<'_> {
     #[inline(always)]
-    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize) {
+    fn take<B: PageBytes>(&mut self, leaf: &Leaf<B>, place: usize) {
         // A try that was not validated may have left something.
         self.0.clear();
         leaf.append_value(place, self.0);
@@ -175,12 +175,12 @@ impl Read for Stamped<'_> {
     const SEES_ALL: bool = true;
 
     #[inline(always)]
-    fn take<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>, place: usize) {
+    fn take<B: PageBytes>(&mut self, leaf: &Leaf<B>, place: usize) {
         leaf.copy_value(place, &mut self.value.0);
     }
 
     #[inline(always)]
-    fn look<B: PageBytes, L: Ladder>(&mut self, leaf: &Leaf<B, L>) {
+    fn look<B: PageBytes>(&mut self, leaf: &Leaf<B>) {
         self.stamp = leaf.as_node().newest_lsn();
     }
 }
@@ -190,5 +190,5 @@ struct Nothing;
 
 impl Read for Nothing {
     #[inline(always)]
-    fn take<B: PageBytes, L: Ladder>(&mut self, _leaf: &Leaf<B, L>, _place: usize) {}
+    fn take<B: PageBytes>(&mut self, _leaf: &Leaf<B>, _place: usize) {}
 }

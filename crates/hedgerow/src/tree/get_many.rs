@@ -13,7 +13,7 @@
 use super::get::CopyOut;
 use super::{Tree, Value};
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, Node};
+use crate::node::{Leaf, Node};
 use crate::page::{OptimisticPage, Pages, Restart};
 use crate::types::PageId;
 
@@ -38,7 +38,7 @@ enum Lane<'p, P: Pages> {
     Alone(Restart),
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// The values of many keys, in the order of `keys`; `None` where there is no record.
     ///
     /// Faster than as many [`Tree::get`]s when the tree is larger than the processor's caches, and
@@ -97,8 +97,8 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
                 Lane::Below(parent, child, level) => self
                     .open_child(child, &parent, level)
                     .and_then(|page| self.search(key.as_ref(), page, level)),
-                Lane::Record(leaf, place) => copy_record::<P, L>(leaf, place, value),
-                Lane::Leaf(leaf) => find_record::<P, L>(leaf, key.as_ref(), value),
+                Lane::Record(leaf, place) => copy_record(leaf, place, value),
+                Lane::Leaf(leaf) => find_record(leaf, key.as_ref(), value),
                 Lane::Done | Lane::Absent | Lane::Alone(_) => continue,
             };
             moved = true;
@@ -118,7 +118,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         page.note_use();
         if level == 0 {
             self.note_point(&page);
-            let leaf = Leaf::<_, L>::new(page.bytes());
+            let leaf = Leaf::new(page.bytes());
             if let Leaf::Fingerprint(leaf) = leaf
                 && let Some(place) = leaf.candidate(key)
             {
@@ -133,7 +133,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             leaf.prefetch_record(at.index);
             return Ok(Lane::Record(page, at.index));
         }
-        let child = Node::<_, L>::new(page.bytes()).child_for(key).child;
+        let child = Node::new(page.bytes()).child_for(key).child;
         self.pool.prefetch(child);
         self.prefetch_node(child);
         Ok(Lane::Below(page, child, level - 1))
@@ -150,14 +150,14 @@ impl<P: Pages> Copy for Lane<'_, P> {}
 
 /// Copies a record's value to its place, and validates the leaf that it was found in.
 #[inline(always)]
-fn copy_record<'p, P: Pages, L: Ladder>(
+fn copy_record<'p, P: Pages>(
     leaf: OptimisticPage<'p, P>,
     place: usize,
     value: &mut Option<Value>,
 ) -> Result<Lane<'p, P>, Restart> {
     // Filled where the caller will find it: a value is larger than what a move is free for.
     let copy = value.get_or_insert_default();
-    Leaf::<_, L>::new(leaf.bytes()).copy_value(place, &mut copy.0);
+    Leaf::new(leaf.bytes()).copy_value(place, &mut copy.0);
     if let Err(restart) = leaf.validate() {
         *value = None;
         return Err(restart);
@@ -166,14 +166,14 @@ fn copy_record<'p, P: Pages, L: Ladder>(
 }
 
 /// Looks for a key in a leaf and copies its value.
-fn find_record<'p, P: Pages, L: Ladder>(
+fn find_record<'p, P: Pages>(
     leaf: OptimisticPage<'p, P>,
     key: &[u8],
     value: &mut Option<Value>,
 ) -> Result<Lane<'p, P>, Restart> {
-    let at = Leaf::<_, L>::new(leaf.bytes()).find(key);
+    let at = Leaf::new(leaf.bytes()).find(key);
     if at.found {
-        return copy_record::<P, L>(leaf, at.index, value);
+        return copy_record(leaf, at.index, value);
     }
     leaf.validate()?;
     Ok(Lane::Done)

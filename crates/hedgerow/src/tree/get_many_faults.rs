@@ -12,7 +12,6 @@
 use super::get::CopyOut;
 use super::{Tree, Value};
 use crate::error::Result;
-use crate::node::Ladder;
 use crate::page::{Access, PageSource, Pages, PoolSession, Restart};
 use crate::types::PageId;
 use std::collections::VecDeque;
@@ -44,8 +43,8 @@ struct Asked {
 }
 
 /// The state of a window.
-struct Window<'w, P: Pages, L: Ladder> {
-    tree: &'w Tree<P, L>,
+struct Window<'w, P: Pages> {
+    tree: &'w Tree<P>,
     keys: Vec<&'w [u8]>,
     values: &'w mut [Option<Value>],
     /// Of the keys that have started.
@@ -56,7 +55,7 @@ struct Window<'w, P: Pages, L: Ladder> {
     wanted: VecDeque<PageId>,
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Looks up the first keys of `keys`, and puts what it finds into the first of `values`. Returns
     /// how many keys that were. Errors as for [`Tree::get_many`].
     pub(super) fn get_window<K: AsRef<[u8]>>(
@@ -85,7 +84,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     }
 }
 
-impl<P: Pages, L: Ladder> Window<'_, P, L> {
+impl<P: Pages> Window<'_, P> {
     /// Takes a key as far as it gets.
     fn go(&mut self, lane: usize) -> Lane {
         // Filled where the caller will find it: a value is larger than what a move is free for.
@@ -115,7 +114,7 @@ impl<P: Pages, L: Ladder> Window<'_, P, L> {
     }
 }
 
-impl<P: Pages, L: Ladder> PageSource for Window<'_, P, L> {
+impl<P: Pages> PageSource for Window<'_, P> {
     fn next_page(&mut self) -> Option<PageId> {
         while self.wanted.is_empty() && self.lanes.len() < self.keys.len() {
             let lane = self.go(self.lanes.len());

@@ -10,7 +10,7 @@ use super::value::Value;
 use super::walk::Go;
 use crate::error::Result;
 use crate::large::{is_same_value, is_stored_form};
-use crate::node::{Ladder, plain_leaf};
+use crate::node::plain_leaf;
 use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, PagePool};
 use crate::types::{Epoch, PageId, TreeId};
@@ -33,8 +33,8 @@ pub(super) fn put_record<'r>(
 }
 
 /// Shows each value of a leaf, in any order.
-pub(super) fn for_each_value<L: Ladder>(page: &[u8], each: &mut dyn FnMut(&[u8])) {
-    let leaf = plain_leaf::<L>(page);
+pub(super) fn for_each_value(page: &[u8], each: &mut dyn FnMut(&[u8])) {
+    let leaf = plain_leaf(page);
     let mut value = Vec::new();
     let mut place = leaf.next_place(0);
     while place < leaf.end() {
@@ -46,15 +46,15 @@ pub(super) fn for_each_value<L: Ladder>(page: &[u8], each: &mut dyn FnMut(&[u8])
 }
 
 /// Shows each value of a leaf that is in a stored form; in any order.
-pub(super) fn for_each_stored_form<L: Ladder>(page: &[u8], each: &mut dyn FnMut(&[u8])) {
-    for_each_value::<L>(page, &mut |value| {
+pub(super) fn for_each_stored_form(page: &[u8], each: &mut dyn FnMut(&[u8])) {
+    for_each_value(page, &mut |value| {
         if is_stored_form(value) {
             each(value);
         }
     });
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Tells the pool of a value that was replaced, if it or the new one is in a stored form.
     #[cold]
     pub(super) fn note_stored_forms(&self, stay: &P::EpochGuard<'_>, old: &[u8], new: &[u8]) {
@@ -68,7 +68,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     pub(super) fn note_page(&self, epoch: Epoch, page: &[u8], comes: bool) {
         let is_leaf = !matches!(header::kind(page), None | Some(PageKind::Free | PageKind::Inner));
         if is_leaf && self.pool.has_stored_forms() {
-            for_each_stored_form::<L>(page, &mut |value| {
+            for_each_stored_form(page, &mut |value| {
                 let (old, new) = if comes { (&[][..], value) } else { (value, &[][..]) };
                 self.pool.stored_form_changed(epoch, old, new);
             });
@@ -87,7 +87,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         self.walk(
             &mut |visit| {
                 if header::level(visit.bytes) == 0 && !visit.again {
-                    for_each_stored_form::<L>(visit.bytes, &mut |value| each(visit.id, value));
+                    for_each_stored_form(visit.bytes, &mut |value| each(visit.id, value));
                 }
                 Go::Down
             },

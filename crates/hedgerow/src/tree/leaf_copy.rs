@@ -10,7 +10,7 @@ use super::descend::{Target, Trail};
 use super::read_ahead::ReadAhead;
 use super::retry::Retry;
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, Node};
+use crate::node::{Leaf, Node};
 use crate::page::{Access, OptimisticPage, Pages, Restart};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
@@ -18,7 +18,7 @@ use hedgerow_sync::optimistic::PageBytes;
 /// Lines of a leaf that are asked for ahead.
 const PREFETCHED_LINES: usize = 4;
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Copies the leaf for `target` into `to`, which has the size of a page: as it was before somebody began to change records alone, if
     /// somebody does.
     pub(super) fn copy_leaf(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>> {
@@ -46,7 +46,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             let copied = if retry.is_latched() {
                 self.share_leaf(target, retry.patience()).map(|leaf| {
                     to.copy_from_slice(leaf.bytes());
-                    Leaf::<_, L>::put_in_order(to);
+                    Leaf::put_in_order(to);
                     None
                 })
             } else {
@@ -96,7 +96,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         to: &mut [u8],
     ) -> Result<Option<Trail>, Restart> {
         let parent = OptimisticPage::resume(&*self.pool, trail.parent)?;
-        let node = Node::<_, L>::new(parent.bytes());
+        let node = Node::new(parent.bytes());
         let Some(index) = beside(trail.index, forward, node.count()) else {
             return Ok(None);
         };
@@ -131,7 +131,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         page.validate()?;
         // Before the leaf may get another version. If it has got one by this, there is nothing left to sort but the copy.
         match self.note_scan(page) {
-            true => Leaf::<_, L>::put_in_order(to),
+            true => Leaf::put_in_order(to),
             false => self.put_in_order(page, to),
         }
         Ok(())

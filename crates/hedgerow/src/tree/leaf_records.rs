@@ -7,35 +7,33 @@ use super::commit_leaves::Fences;
 use super::descend::{Target, plain};
 use super::leaf_walk::{Beyond, LeafWalk};
 use crate::error::Result;
-use crate::node::{Hints, Ladder, plain_leaf};
+use crate::node::plain_leaf;
 use crate::page::Pages;
 use crate::types::Lsn;
 use std::fmt;
-use std::marker::PhantomData;
 
 /// A copy of a leaf. See the head of the file.
-pub struct LeafRecords<L: Ladder = Hints> {
+pub struct LeafRecords {
     page: Box<[u8]>,
     /// Room for a key.
     key: Box<[u8]>,
-    ladder: PhantomData<fn() -> L>,
 }
 
-impl<L: Ladder> fmt::Debug for LeafRecords<L> {
+impl fmt::Debug for LeafRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeafRecords").finish_non_exhaustive()
     }
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Room for a copy of a leaf of this tree.
-    pub fn leaf_records(&self) -> LeafRecords<L> {
+    pub fn leaf_records(&self) -> LeafRecords {
         let room = || vec![0; self.pool.page_bytes()].into_boxed_slice();
-        LeafRecords { page: room(), key: room(), ladder: PhantomData }
+        LeafRecords { page: room(), key: room() }
     }
 
     /// The records of a leaf of this tree that somebody has copied, in order.
-    pub fn records_of(&self, leaf: &[u8]) -> LeafRecords<L> {
+    pub fn records_of(&self, leaf: &[u8]) -> LeafRecords {
         let mut records = self.leaf_records();
         records.page.copy_from_slice(leaf);
         records
@@ -44,7 +42,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     /// Copies the leaf at `target` into `to`.
     ///
     /// Errors: those of [`Tree::get`]; then there is nothing of use in `to`.
-    pub fn copy_records(&self, target: Target<'_>, to: &mut LeafRecords<L>) -> Result<()> {
+    pub fn copy_records(&self, target: Target<'_>, to: &mut LeafRecords) -> Result<()> {
         self.copy_leaf(target, &mut to.page).map(drop)
     }
 
@@ -53,7 +51,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         &self,
         target: Target<'_>,
         walk: &mut LeafWalk,
-        to: &mut LeafRecords<L>,
+        to: &mut LeafRecords,
     ) -> Result<()> {
         walk.begin(self.copy_leaf(target, &mut to.page)?);
         Ok(())
@@ -66,13 +64,13 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         &self,
         beyond: Beyond<'_>,
         walk: &mut LeafWalk,
-        to: &mut LeafRecords<L>,
+        to: &mut LeafRecords,
     ) -> Result<()> {
         walk.step(self, beyond, &mut to.page)
     }
 }
 
-impl<L: Ladder> LeafRecords<L> {
+impl LeafRecords {
     /// The copy.
     pub(super) fn page(&self) -> &[u8] {
         &self.page
@@ -85,32 +83,32 @@ impl<L: Ladder> LeafRecords<L> {
 
     /// The newest LSN of a change of a record of the leaf's range; 0 if there was none since the records were loaded.
     pub fn stamp(&self) -> Lsn {
-        plain::<L>(&self.page).newest_lsn()
+        plain(&self.page).newest_lsn()
     }
 
     /// Whether a key lies in the leaf's range.
     pub(super) fn covers(&self, key: &[u8]) -> bool {
-        plain::<L>(&self.page).covers(key)
+        plain(&self.page).covers(key)
     }
 
     /// How far the leaf goes.
     pub fn fences(&self) -> Fences {
-        Fences::of(&plain::<L>(&self.page))
+        Fences::of(&plain(&self.page))
     }
 
     /// Appends the key that all keys of the leaf's range are above. False: there is none.
     pub fn append_lower_fence(&self, to: &mut Vec<u8>) -> bool {
-        plain::<L>(&self.page).append_lower_fence(to)
+        plain(&self.page).append_lower_fence(to)
     }
 
     /// Appends the key that no key of the leaf's range is above. False: there is none.
     pub fn append_upper_fence(&self, to: &mut Vec<u8>) -> bool {
-        plain::<L>(&self.page).append_upper_fence(to)
+        plain(&self.page).append_upper_fence(to)
     }
 
     /// Calls `each` with key and value of all records, in order, until it says false.
     pub fn for_each(&mut self, mut each: impl FnMut(&[u8], &[u8]) -> bool) {
-        let leaf = plain_leaf::<L>(&self.page);
+        let leaf = plain_leaf(&self.page);
         let prefix_len = leaf.copy_prefix(&mut self.key);
         let (mut place, end) = (leaf.next_place(0), leaf.end());
         while place < end {

@@ -10,7 +10,6 @@ use super::Tree;
 use super::descend::{Target, Trail};
 use super::read_ahead::ReadAhead;
 use crate::error::Result;
-use crate::node::Ladder;
 use crate::page::Pages;
 use std::fmt;
 
@@ -59,9 +58,9 @@ impl LeafWalk {
     /// Copies the next leaf into `to`, which has the size of a page.
     ///
     /// Errors: as for [`Tree::copy_leaf`]; the walk is to be forgotten then.
-    pub(super) fn step<P: Pages, L: Ladder>(
+    pub(super) fn step<P: Pages>(
         &mut self,
-        tree: &Tree<P, L>,
+        tree: &Tree<P>,
         beyond: Beyond<'_>,
         to: &mut [u8],
     ) -> Result<()> {

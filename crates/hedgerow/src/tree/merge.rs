@@ -24,7 +24,7 @@ use super::descend::{Target, plain};
 use super::retry::{Retry, Stop};
 use super::sparse::{is_sparse, record_bytes};
 use crate::error::Result;
-use crate::node::{self, Ladder, Leaf, LeafLayout, Node, NodeMut};
+use crate::node::{self, Leaf, LeafLayout, Node, NodeMut};
 use crate::page::header;
 use crate::page::{EpochStay, OptimisticPage, PagePool, Restart};
 use crate::types::PageId;
@@ -83,7 +83,7 @@ pub(super) fn is_interference(stop: &Stop) -> bool {
     !matches!(stop, Stop::Restart(Restart::Absent(_) | Restart::Owed | Restart::Gated))
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Looks at the leaf for `key`, and at what a merge leaves above it. The record that was removed
     /// is gone whatever happens here, so that an error is not reported: a page that cannot be read is
     /// reported to whoever needs it, and one that cannot be written refuses the next change.
@@ -191,7 +191,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(Outcome::Nothing);
         }
         let page = reached.page;
-        let node = Node::<_, L>::new(page.bytes());
+        let node = Node::new(page.bytes());
         let Some(parent) = reached.parent else {
             let is_chain = level > 0 && node.count() == 0;
             let child = node.child_at(0);
@@ -199,11 +199,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return if is_chain { self.collapse(page, child, level) } else { Ok(Outcome::Nothing) };
         };
         let record_count = node.count();
-        let leaf = Leaf::<_, L>::new(page.bytes());
+        let leaf = Leaf::new(page.bytes());
         let sparse = is_sparse(&leaf) || is_drawn(Point::Merge);
         let worth_reading = record_bytes(&leaf) < leaf.free_bytes() / FAULT_PART
             || node.count().is_multiple_of(FAULT_EVERY);
-        let inner = Node::<_, L>::new(parent.page.bytes());
+        let inner = Node::new(parent.page.bytes());
         let count = inner.count();
         let index = parent.index;
         let sides = [
@@ -237,7 +237,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 Err(Restart::Absent(_)) if !worth_reading => continue,
                 Err(restart) => return Err(restart.into()),
             };
-            if is_kept(&sibling) && Node::<_, L>::new(sibling.bytes()).count() > 0 {
+            if is_kept(&sibling) && Node::new(sibling.bytes()).count() > 0 {
                 continue;
             }
             let (left, right) = match left_index < index {
@@ -258,7 +258,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         right: &OptimisticPage<'p, P>,
     ) -> Result<bool, Restart> {
         let page_bytes = self.pool.page_bytes();
-        let (l, r) = (Leaf::<_, L>::new(left.bytes()), Leaf::<_, L>::new(right.bytes()));
+        let (l, r) = (Leaf::new(left.bytes()), Leaf::new(right.bytes()));
         // Most pairs are ruled out by the least that their records can take. And behind a dense leaf that is in
         // good use an empty one stays: it would come back with the next number.
         let is_next = r.count() == 0 && l.layout().is_dense() && !is_sparse(&l);
@@ -275,16 +275,16 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let [l, r] = &copies;
         let scans = self.are_scans_common(left.frame());
         let space = match header::level(l) {
-            0 => node::merge_leaf_space::<L>(l, r, self.policy, scans),
-            _ => node::merge_space::<L>(l, r),
+            0 => node::merge_leaf_space(l, r, self.policy, scans),
+            _ => node::merge_space(l, r),
         };
-        let is_empty = |page: &[u8]| plain::<L>(page).count() == 0;
+        let is_empty = |page: &[u8]| plain(page).count() == 0;
         if is_empty(l) || is_empty(r) {
             return Ok(space <= page_bytes);
         }
         // Where fences take much of the page, that part of it may leave no room for records: then
         // half of what the fences leave counts.
-        let fences = plain::<L>(l).lower_fence_len() + plain::<L>(r).upper_fence_len();
+        let fences = plain(l).lower_fence_len() + plain(r).upper_fence_len();
         let limit = (page_bytes * MERGED_SIXTEENTHS / 16).max((page_bytes + fences) / 2);
         Ok(space <= limit)
     }
@@ -319,12 +319,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let bytes = left.write(epoch);
         let seam = (header::level(bytes) > 0).then(|| {
             let mut fence = Vec::new();
-            plain::<L>(bytes).append_upper_fence(&mut fence);
+            plain(bytes).append_upper_fence(&mut fence);
             fence
         });
         let merged = match header::level(bytes) {
-            0 => node::merge_leaves::<L>(bytes, right.bytes(), self.policy, scans),
-            _ => NodeMut::<L>::new(bytes).merge(right.bytes()),
+            0 => node::merge_leaves(bytes, right.bytes(), self.policy, scans),
+            _ => NodeMut::new(bytes).merge(right.bytes()),
         };
         if merged.is_err() {
             // The upgrades have proved that the pair is as it was when it was found to fit.
@@ -334,7 +334,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             self.note_merge(left.frame(), LeafLayout::of(left.bytes()) != layout);
             self.merge_contention([left.frame(), right.frame()]);
         }
-        NodeMut::<L>::new(parent.write(epoch)).remove_child(index);
+        NodeMut::new(parent.write(epoch)).remove_child(index);
         self.pool.free(right, epoch);
         Ok(Outcome::Merged { seam })
     }

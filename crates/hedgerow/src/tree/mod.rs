@@ -115,12 +115,11 @@ pub use verify::TreeDefect;
 pub use write_set::{Write, encode, fit_piece, piece_bytes};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::{self, Hints, Ladder, LeafPolicy};
+use crate::node::{self, LeafPolicy};
 use crate::page::{PagePool, Pages};
 use crate::types::{PageId, TreeId};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
-use std::marker::PhantomData;
 
 /// No path from root to leaf is longer; a deeper one is damage. With keys of usual lengths a tree of eight levels has more
 /// pages than there are ids. Separators as long as the longest key leave room for two of them in an inner node, and a split
@@ -129,10 +128,7 @@ use std::marker::PhantomData;
 pub const MAX_LEVELS: u8 = 64;
 
 /// A handle to one tree of a pool. Cloning it copies a reference; `Send + Sync`.
-///
-/// The ladder `L` chooses among the search variants of "B-Trees Are Back", section 3, for
-/// benchmarks. All handles of a tree must use the same one.
-pub struct Tree<P: Pages, L: Ladder = Hints> {
+pub struct Tree<P: Pages> {
     pool: Arc<P>,
     id: TreeId,
     root: PageId,
@@ -144,22 +140,21 @@ pub struct Tree<P: Pages, L: Ladder = Hints> {
     is_b_star: bool,
     short_keys: bool,
     max_short_key_bytes: usize,
-    ladder: PhantomData<fn() -> L>,
 }
 
-impl<P: Pages, L: Ladder> Clone for Tree<P, L> {
+impl<P: Pages> Clone for Tree<P> {
     fn clone(&self) -> Self {
         Tree { pool: self.pool.clone(), wait: self.wait.clone(), ..*self }
     }
 }
 
-impl<P: Pages, L: Ladder> std::fmt::Debug for Tree<P, L> {
+impl<P: Pages> std::fmt::Debug for Tree<P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tree").field("id", &self.id).field("root", &self.root).finish()
     }
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// A handle to the tree `id` whose root is page `root`. Nothing is read: that the page is a root
     /// of this tree is checked by each operation.
     pub fn open(pool: Arc<P>, id: TreeId, root: PageId) -> Self {
@@ -176,7 +171,6 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             is_b_star: false,
             short_keys: false,
             max_short_key_bytes,
-            ladder: PhantomData,
         }
     }
 
@@ -252,7 +246,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Refuses what no leaf of this page size can hold.
     #[inline]
     pub(crate) fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {

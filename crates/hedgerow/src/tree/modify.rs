@@ -11,7 +11,7 @@ use super::write::Written;
 use super::{Tree, Value};
 use crate::error::Result;
 use crate::large::is_stored_form;
-use crate::node::{Ladder, Leaf, Position};
+use crate::node::{Leaf, Position};
 use crate::page::{OptimisticPage, PagePool, Restart};
 use crate::types::Purpose;
 use crate::wait::Waiting;
@@ -49,7 +49,7 @@ impl<V> Updated<V> {
 }
 
 /// Errors of all: those of [`Tree::put`].
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Adds to an integer of eight bytes, big-endian; no record is 0. Tells the integer before. Unfit: a value of another length,
     /// and a sum that looks like a stored form.
     pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<Before<i64>> {
@@ -104,7 +104,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<(OptimisticPage<'_, P>, Position), Restart> {
         let leaf = self.leaf_for(key)?;
         leaf.note_use();
-        let node = Leaf::<_, L>::new(leaf.bytes());
+        let node = Leaf::new(leaf.bytes());
         let at = node.find(key);
         if at.found {
             node.copy_value(at.index, &mut value.0);
@@ -150,11 +150,7 @@ impl Change for Add {
     type Outcome = Before<i64>;
 
     #[inline]
-    fn decide<B: PageBytes, L: Ladder>(
-        &mut self,
-        leaf: &Leaf<B, L>,
-        at: Position,
-    ) -> Decision<Before<i64>> {
+    fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Before<i64>> {
         let mut old = 0;
         if at.found {
             let mut value = Value::default();
@@ -178,11 +174,7 @@ impl Change for Add {
 
 /// The old value, if it may be handed out as it is.
 #[inline]
-fn copy_old<B: PageBytes, L: Ladder>(
-    leaf: &Leaf<B, L>,
-    at: Position,
-    old: &mut Value,
-) -> Before<bool> {
+fn copy_old<B: PageBytes>(leaf: &Leaf<B>, at: Position, old: &mut Value) -> Before<bool> {
     if at.found {
         leaf.copy_value(at.index, &mut old.0);
         if is_stored_form(old) {
@@ -200,11 +192,7 @@ struct SwapIn<'v, 'o> {
 impl Change for SwapIn<'_, '_> {
     type Outcome = Before<bool>;
 
-    fn decide<B: PageBytes, L: Ladder>(
-        &mut self,
-        leaf: &Leaf<B, L>,
-        at: Position,
-    ) -> Decision<Before<bool>> {
+    fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Before<bool>> {
         match copy_old(leaf, at, self.old) {
             Before::Unfit => Decision::Keep(Before::Unfit),
             found => Decision::Put(found),
@@ -224,11 +212,7 @@ impl Change for Take<'_> {
     const PURPOSE: Purpose = Purpose::GiveBack;
     type Outcome = Before<bool>;
 
-    fn decide<B: PageBytes, L: Ladder>(
-        &mut self,
-        leaf: &Leaf<B, L>,
-        at: Position,
-    ) -> Decision<Before<bool>> {
+    fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Before<bool>> {
         match copy_old(leaf, at, self.old) {
             Before::Was(true) => Decision::Remove(Before::Was(true)),
             found => Decision::Keep(found),

@@ -14,7 +14,7 @@ use super::Tree;
 use super::descend::Target;
 use super::descend::Trail;
 use crate::error::Result;
-use crate::node::{Ladder, Node};
+use crate::node::Node;
 use crate::page::{Access, OptimisticPage, PageMark, Pages, PoolSession, Restart};
 use crate::types::PageId;
 
@@ -69,9 +69,9 @@ impl ReadAhead {
     }
 
     /// Brings the absent neighbour of the leaf at `trail` into memory. `bound` is where the scan ends.
-    pub(super) fn fetch<P: Pages, L: Ladder>(
+    pub(super) fn fetch<P: Pages>(
         &mut self,
-        tree: &Tree<P, L>,
+        tree: &Tree<P>,
         id: PageId,
         trail: Trail,
         bound: Option<&[u8]>,
@@ -91,7 +91,7 @@ impl ReadAhead {
     }
 
     /// Notes that the scan has come to another leaf, and asks for more if it is time to.
-    pub(super) fn advance<P: Pages, L: Ladder>(&mut self, tree: &Tree<P, L>, bound: Option<&[u8]>) {
+    pub(super) fn advance<P: Pages>(&mut self, tree: &Tree<P>, bound: Option<&[u8]>) {
         self.behind = (self.behind + 1).min(BEHIND_MAX);
         self.ahead = self.ahead.saturating_sub(1);
         // Early enough that they are there when the scan comes, late enough for one that ends soon.
@@ -110,9 +110,9 @@ impl ReadAhead {
     }
 
     /// The absent ones among the next `wanted` leaves, and a parent if it has to be read first.
-    fn collect<P: Pages, L: Ladder>(
+    fn collect<P: Pages>(
         &mut self,
-        tree: &Tree<P, L>,
+        tree: &Tree<P>,
         bound: Option<&[u8]>,
         wanted: usize,
     ) -> Vec<PageId> {
@@ -150,9 +150,9 @@ impl ReadAhead {
 
     /// Adds the absent ones of up to `most` children of a parent, from `child` on. Gives how many it
     /// looked at, and where to go on.
-    fn children<P: Pages, L: Ladder>(
+    fn children<P: Pages>(
         &self,
-        tree: &Tree<P, L>,
+        tree: &Tree<P>,
         parent: PageMark,
         child: usize,
         most: usize,
@@ -160,7 +160,7 @@ impl ReadAhead {
         ids: &mut Vec<PageId>,
     ) -> Result<(usize, Next), Restart> {
         let page = OptimisticPage::resume(&*tree.pool, parent)?;
-        let node = Node::<_, L>::new(page.bytes());
+        let node = Node::new(page.bytes());
         let (mut first, mut last) = (0, node.count());
         // A bound outside of the node cuts nothing off: the scan is in the node, and goes towards it.
         if let Some(bound) = bound.filter(|bound| node.covers(bound)) {
@@ -188,14 +188,14 @@ impl ReadAhead {
     }
 
     /// Goes on to the parent beside one whose children are all asked for.
-    fn next_parent<P: Pages, L: Ladder>(
+    fn next_parent<P: Pages>(
         &self,
-        tree: &Tree<P, L>,
+        tree: &Tree<P>,
         parent: PageMark,
         bound: Option<&[u8]>,
     ) -> Result<Next, Restart> {
         let page = OptimisticPage::resume(&*tree.pool, parent)?;
-        let node = Node::<_, L>::new(page.bytes());
+        let node = Node::new(page.bytes());
         let mut fence = Vec::new();
         let (has_more, target) = match self.forward {
             true => {
@@ -214,7 +214,7 @@ impl ReadAhead {
             return Ok(Next::End);
         }
         let reached = tree.reach(target, 1)?;
-        let node = Node::<_, L>::new(reached.page.bytes());
+        let node = Node::new(reached.page.bytes());
         let first = if self.forward { 0 } else { node.count() };
         reached.page.validate()?;
         match reached.level {

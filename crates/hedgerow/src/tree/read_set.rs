@@ -9,7 +9,7 @@ use super::Tree;
 use super::commit_leaves::Fences;
 use super::descend::{Target, plain};
 use crate::error::Result;
-use crate::node::{Hints, Ladder, Node};
+use crate::node::Node;
 use crate::page::Pages;
 use crate::types::{Lsn, TreeId};
 use hedgerow_sync::optimistic::PageBytes;
@@ -18,35 +18,35 @@ use std::ops::Bound;
 
 /// An interval that was read.
 #[derive(Debug)]
-pub struct Read<'c, P: Pages, L: Ladder = Hints> {
+pub struct Read<'c, P: Pages> {
     /// The tree.
-    pub tree: &'c Tree<P, L>,
+    pub tree: &'c Tree<P>,
     /// Where it begins.
     pub lower: Bound<&'c [u8]>,
     /// Where it ends.
     pub upper: Bound<&'c [u8]>,
 }
 
-impl<P: Pages, L: Ladder> Clone for Read<'_, P, L> {
+impl<P: Pages> Clone for Read<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: Pages, L: Ladder> Copy for Read<'_, P, L> {}
+impl<P: Pages> Copy for Read<'_, P> {}
 
 /// Everything that a commit has read, and who knows what that was.
-pub struct ReadSet<'c, P: Pages, L: Ladder = Hints> {
+pub struct ReadSet<'c, P: Pages> {
     /// The intervals, in the order of trees and keys; no two have a key in common.
-    pub reads: &'c [Read<'c, P, L>],
+    pub reads: &'c [Read<'c, P>],
     /// Says whether they are unchanged.
-    pub judge: &'c dyn Judge<P, L>,
+    pub judge: &'c dyn Judge<P>,
 }
 
 /// Knows what a snapshot has seen.
-pub trait Judge<P: Pages, L: Ladder> {
+pub trait Judge<P: Pages> {
     /// Whether nothing in a leaf with this stamp is newer than the snapshot.
-    fn is_as_it_was(&self, tree: &Tree<P, L>, stamp: Lsn) -> bool;
+    fn is_as_it_was(&self, tree: &Tree<P>, stamp: Lsn) -> bool;
 
     /// How many open snapshots need no version of what the commit changes: its own, if nobody reads with it any more.
     fn own_snapshots(&self) -> u64 {
@@ -56,13 +56,13 @@ pub trait Judge<P: Pages, L: Ladder> {
     /// Reads what only the file has of an interval, before the leaf with these fences is latched.
     ///
     /// Errors: those of reading old versions.
-    fn read_ahead(&self, read: &Read<'_, P, L>, fences: &Fences) -> Result<Option<FromFile>>;
+    fn read_ahead(&self, read: &Read<'_, P>, fences: &Fences) -> Result<Option<FromFile>>;
 
     /// Compares what a copy of a leaf has of an interval with what the snapshot has of it, as far as the leaf goes. False: that is in the
     /// file, and was not read ahead.
     ///
     /// Errors: `Conflict` if it is not the same; those of reading old versions.
-    fn compare(&self, leaf: &[u8], read: &Read<'_, P, L>, file: AskFile<'_>) -> Result<bool>;
+    fn compare(&self, leaf: &[u8], read: &Read<'_, P>, file: AskFile<'_>) -> Result<bool>;
 }
 
 /// What the file has of an interval within a leaf's fences.
@@ -94,7 +94,7 @@ pub enum AskFile<'a> {
     Ahead(Option<&'a FromFile>),
 }
 
-impl<P: Pages, L: Ladder> ReadSet<'_, P, L> {
+impl<P: Pages> ReadSet<'_, P> {
     /// Shows that all of it is unchanged, leaf by leaf, while nobody changes records.
     ///
     /// Errors: `Conflict`; those of reads, and of reading old versions.
@@ -114,7 +114,7 @@ impl<P: Pages, L: Ladder> ReadSet<'_, P, L> {
                 if !self.judge.is_as_it_was(read.tree, leaf.stamp()) {
                     self.judge.compare(leaf.page(), read, AskFile::Read)?;
                 }
-                if read.ends_in(&plain::<L>(leaf.page())) {
+                if read.ends_in(&plain(leaf.page())) {
                     break;
                 }
                 fence.clear();
@@ -126,7 +126,7 @@ impl<P: Pages, L: Ladder> ReadSet<'_, P, L> {
     }
 }
 
-impl<'c, P: Pages, L: Ladder> Read<'c, P, L> {
+impl<'c, P: Pages> Read<'c, P> {
     /// A key at or below all keys of the interval, to go down to.
     pub(super) fn first_key(&self) -> &'c [u8] {
         match self.lower {
@@ -136,12 +136,12 @@ impl<'c, P: Pages, L: Ladder> Read<'c, P, L> {
     }
 
     /// Whether the interval begins in a node that is not to the right of its beginning.
-    pub(super) fn begins_in<B: PageBytes>(&self, node: &Node<B, L>) -> bool {
+    pub(super) fn begins_in<B: PageBytes>(&self, node: &Node<B>) -> bool {
         node.is_within_upper(self.first_key())
     }
 
     /// Whether it ends in a node in which it begins, or goes on.
-    pub(super) fn ends_in<B: PageBytes>(&self, node: &Node<B, L>) -> bool {
+    pub(super) fn ends_in<B: PageBytes>(&self, node: &Node<B>) -> bool {
         match self.upper {
             Bound::Included(key) | Bound::Excluded(key) => node.is_within_upper(key),
             Bound::Unbounded => !node.has_upper_fence(),

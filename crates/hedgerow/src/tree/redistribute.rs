@@ -20,7 +20,7 @@ use super::descend::plain;
 use super::retry::Stop;
 use super::sparse::{is_sparse, record_bytes};
 use crate::error::Result;
-use crate::node::{self, Ladder, Leaf, LeafLayout, NodeMut, plain_leaf};
+use crate::node::{self, Leaf, LeafLayout, NodeMut, plain_leaf};
 use crate::page::{
     EpochStay, ExclusivePage, Merging, OptimisticPage, PagePool, PoolSession, Restart, header,
 };
@@ -59,7 +59,7 @@ struct Plan {
     parent: Box<[u8]>,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Spreads what the leaves of a group hold evenly over `into` leaves, each of which then uses `most_bytes` of its page at most.
     /// These are the first ones of the group, and the others are freed; or all of them, and fresh pages behind them that `session` has
     /// reserved. `enter` enters the epoch, or gives `None` if that cannot be done now.
@@ -132,7 +132,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             self.note_merging(fewer, |counters| &counters.pages_freed);
             self.note_merging(into, |counters| &counters.leaves_written);
         }
-        let is_parent_sparse = is_sparse(&plain_leaf::<L>(&plan.parent));
+        let is_parent_sparse = is_sparse(&plain_leaf(&plan.parent));
         Ok(Outcome::Done { is_parent_sparse })
     }
 
@@ -159,15 +159,15 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let copies = copies.collect::<Result<Vec<_>, _>>()?;
         let mut parent = self.copy_page(&group.parent)?;
         let last = group.first + copies.len() - 1;
-        let is_inner = header::level(&parent) == 1 && last <= plain::<L>(&parent).count();
+        let is_inner = header::level(&parent) == 1 && last <= plain(&parent).count();
         if !is_inner || copies.iter().any(|leaf| header::level(leaf) != 0) {
             return Err(Restart::Corrupt(group.parent.id()));
         }
         let leaves: Vec<&[u8]> = copies.iter().map(|copy| &**copy).collect();
-        let Some(spread) = node::spread_leaves::<L>(&leaves, into, most_bytes) else {
+        let Some(spread) = node::spread_leaves(&leaves, into, most_bytes) else {
             return Ok(None);
         };
-        let mut node = NodeMut::<L>::new(&mut parent);
+        let mut node = NodeMut::new(&mut parent);
         for _ in group.first..last {
             node.remove_child(group.first);
         }
@@ -190,7 +190,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         leaf: &OptimisticPage<'_, P>,
         most_bytes: usize,
     ) -> Option<(usize, usize)> {
-        let leaf = Leaf::<_, L>::new(leaf.bytes());
+        let leaf = Leaf::new(leaf.bytes());
         if leaf.layout().is_dense() {
             return None;
         }
@@ -206,7 +206,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 
     /// The layout of a leaf, which all leaves of its group have.
     pub(super) fn layout_of(&self, leaf: &OptimisticPage<'_, P>) -> LeafLayout {
-        Leaf::<_, L>::new(leaf.bytes()).layout()
+        Leaf::new(leaf.bytes()).layout()
     }
 
     fn count_busy(&self) {

@@ -13,7 +13,7 @@ use super::descend::Target;
 use super::redistribute::{Group, MOST_LEAVES, Outcome};
 use super::retry::Stop;
 use crate::error::Result;
-use crate::node::{Ladder, LeafLayout, Node};
+use crate::node::{LeafLayout, Node};
 use crate::page::{FrameId, OptimisticPage, PagePool, Restart, header};
 use crate::types::PageId;
 use crate::wait::Waiting;
@@ -33,7 +33,7 @@ struct Member<'p, P: PagePool> {
     is_dirty: bool,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Merges the leaf in page `leaf` with neighbours in memory, if the records of a group with at most one clean leaf fit
     /// into one leaf fewer. `is_dirty` tells of a frame whether its page is; `enter` enters the epoch, or gives `None` if
     /// that cannot be done now. Waits for nothing. Tells whether it did.
@@ -83,7 +83,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let page = OptimisticPage::open(&*self.pool, leaf, None)?;
         let is_ours = page.bytes().field_u32::<{ header::TREE_ID }>() == self.id.0
             && page.bytes().field_u8::<{ header::LEVEL }>() == 0;
-        let fence = upper_fence(&Node::<_, L>::new(page.bytes()));
+        let fence = upper_fence(&Node::new(page.bytes()));
         page.validate()?;
         if !is_ours {
             return Ok(false);
@@ -94,7 +94,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(false);
         }
         let parent = reached.page;
-        let node = Node::<_, L>::new(parent.bytes());
+        let node = Node::new(parent.bytes());
         let (count, at) = (node.count(), target.child(&node));
         parent.validate()?;
         if at.child != leaf {

@@ -14,7 +14,7 @@ use super::retry::{Retry, Stop};
 use super::sparse::is_sparse;
 use crate::error::Result;
 use crate::large::is_stored_form;
-use crate::node::{Ladder, Leaf, LeafMut, plain_leaf};
+use crate::node::{Leaf, LeafMut, plain_leaf};
 use crate::page::{Access, EpochStay, PagePool};
 use crate::types::Purpose;
 use crate::versions::cells_of_change;
@@ -38,7 +38,7 @@ pub fn successor(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Removes the records with `from <= key`, and `key < to` if there is an end. Tells how many there were.
     ///
     /// Errors: as for all changes; then the records of a first part of the range are gone.
@@ -94,7 +94,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             false => self.pool.enter_to_append(0, Purpose::GiveBack, retry.waiting())?,
         };
         let mut page = self.lock_leaf(from, retry.patience())?;
-        let leaf = plain_leaf::<L>(page.bytes());
+        let leaf = plain_leaf(page.bytes());
         let mut fence = Vec::new();
         let beyond = leaf.as_node().append_upper_fence(&mut fence).then(|| successor(&fence));
         let (mut end, mut next) = match (to, beyond) {
@@ -115,11 +115,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Ok(Cleared { removed: 0, next, is_sparse });
         }
         let bytes = page.write(stay.epoch());
-        Leaf::<_, L>::put_in_order(bytes);
-        let (first, mut last) = places(&plain_leaf::<L>(bytes), from, has_end.then_some(&end));
+        Leaf::put_in_order(bytes);
+        let (first, mut last) = places(&plain_leaf(bytes), from, has_end.then_some(&end));
         let keeps = self.logged && self.pool.keeps_versions(&stay);
-        if keeps
-            && let Some(cut) = self.place_without_room(&plain_leaf::<L>(bytes), first..last, &stay)
+        if keeps && let Some(cut) = self.place_without_room(&plain_leaf(bytes), first..last, &stay)
         {
             // The rest of the leaf is another part.
             (last, end) = (cut.0, cut.1.clone());
@@ -132,10 +131,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let mut removed = 0;
         let mut before = last;
         // From the end, so that the places before it stay as they are.
-        while let Some(place) = plain_leaf::<L>(bytes).previous_place(before)
+        while let Some(place) = plain_leaf(bytes).previous_place(before)
             && place >= first
         {
-            let leaf = plain_leaf::<L>(bytes);
+            let leaf = plain_leaf(bytes);
             if stored_forms || keeps {
                 old.clear();
                 leaf.append_value(place, &mut old);
@@ -148,15 +147,15 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 leaf.append_key(place, &mut key);
                 kept.push((key, old.clone()));
             }
-            LeafMut::<L>::new(bytes).remove(place);
+            LeafMut::new(bytes).remove(place);
             removed += 1;
             before = place;
         }
-        let is_sparse = is_sparse(&plain_leaf::<L>(bytes));
+        let is_sparse = is_sparse(&plain_leaf(bytes));
         if self.logged && removed > 0 {
             let record = Record::RemoveRange { tree: self.id, from, to: &end };
             let lsn = self.pool.append(&stay, &record);
-            LeafMut::<L>::new(page.write(stay.epoch())).stamp(lsn);
+            LeafMut::new(page.write(stay.epoch())).stamp(lsn);
             for (key, old) in &kept {
                 self.keep_version(&stay, key, (Some(old), true), (lsn, 0));
             }
@@ -181,7 +180,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     /// first record.
     fn place_without_room(
         &self,
-        leaf: &Leaf<PlainBytes<'_>, L>,
+        leaf: &Leaf<PlainBytes<'_>>,
         places: Range<usize>,
         stay: &P::EpochGuard<'_>,
     ) -> Option<(usize, Vec<u8>)> {
@@ -202,11 +201,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
 }
 
 /// The first place of a leaf in order that may have a record of the range, and the first behind it.
-fn places<L: Ladder>(
-    leaf: &Leaf<PlainBytes<'_>, L>,
-    from: &[u8],
-    to: Option<&Vec<u8>>,
-) -> (usize, usize) {
+fn places(leaf: &Leaf<PlainBytes<'_>>, from: &[u8], to: Option<&Vec<u8>>) -> (usize, usize) {
     let first = leaf.search(from).index;
     // An end beyond the leaf's keys may be beyond its fence, where nothing can be searched for.
     let last = match to {

@@ -10,7 +10,7 @@
 use super::Tree;
 use super::retry::{Retry, Stop};
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, Node, plain_leaf};
+use crate::node::{Leaf, Node, plain_leaf};
 use crate::page::{Access, OptimisticPage, Pages, PoolSession, Restart};
 use std::cmp::Ordering;
 
@@ -42,7 +42,7 @@ struct Copy {
     record: (Vec<u8>, Vec<u8>),
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Searches the records between two keys, both left out, by `order`: how what is sought compares with a record, of which it gets key and value.
     /// Whether there was an equal one, which then was compared last. `None`: nothing can be said, because `order` has said so, others have interfered
     /// three times, pages went as fast as they came, somebody changes records alone, or a leaf has no records. Then what was compared holds all the same, and
@@ -94,7 +94,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         while level > 0 {
             page.note_use();
             level -= 1;
-            let node = Node::<_, L>::new(page.bytes());
+            let node = Node::new(page.bytes());
             // Searches in a node are for keys between its fences.
             let (mut low, mut high) = (0, node.count());
             if node.is_above_lower(&within.lower) {
@@ -123,7 +123,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         }
         page.note_use();
         self.copy_out(&page, &mut copy.leaf)?;
-        Ok(bisect::<L>(within, copy, order)?)
+        Ok(bisect(within, copy, order)?)
     }
 
     /// Copies the first record of a leaf: alone, if the leaf is one of comparisons. False if it has none.
@@ -131,7 +131,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         let (key, value) = &mut copy.record;
         key.clear();
         value.clear();
-        if let Leaf::Comparison(leaf) = Leaf::<_, L>::new(page.bytes()) {
+        if let Leaf::Comparison(leaf) = Leaf::new(page.bytes()) {
             let is_there = leaf.count() > 0;
             if is_there {
                 leaf.append_key(0, key);
@@ -141,7 +141,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
             return Ok(is_there);
         }
         self.copy_out(page, &mut copy.leaf)?;
-        let leaf = plain_leaf::<L>(&copy.leaf);
+        let leaf = plain_leaf(&copy.leaf);
         let place = leaf.next_place(0);
         let is_there = place < leaf.end();
         if is_there {
@@ -161,7 +161,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         while level > 0 {
             page.note_use();
             level -= 1;
-            let child = Node::<_, L>::new(page.bytes()).child_at(0);
+            let child = Node::new(page.bytes()).child_at(0);
             page = self.open_child(child, &page, level)?;
         }
         Ok(page)
@@ -186,12 +186,12 @@ fn compare(
 }
 
 /// Searches the copy of a leaf.
-fn bisect<L: Ladder>(
+fn bisect(
     within: &mut Interval,
     copy: &mut Copy,
     order: &mut impl FnMut(&[u8], &[u8]) -> Result<Option<Ordering>>,
 ) -> Result<Option<bool>> {
-    let leaf = plain_leaf::<L>(&copy.leaf);
+    let leaf = plain_leaf(&copy.leaf);
     let (mut low, mut high) = (0, leaf.end());
     if leaf.as_node().is_above_lower(&within.lower) {
         let at = leaf.search(&within.lower);

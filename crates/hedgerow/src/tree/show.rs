@@ -10,7 +10,7 @@ use super::walk::Go;
 use crate::error::Result;
 use crate::node::anatomy::{Anatomy, anatomy};
 use crate::node::dense::KeyShape;
-use crate::node::{Hints, Ladder, LeafLayout, key_traits, plain_leaf};
+use crate::node::{LeafLayout, key_traits, plain_leaf};
 use crate::page::Pages;
 use crate::page::header::{self, PageKind};
 use crate::types::PageId;
@@ -73,13 +73,13 @@ impl PageView<'_> {
     /// Its number of records or separators; `None` if it cannot be read or is damaged.
     #[must_use]
     pub fn count(&self) -> Option<usize> {
-        self.sound().map(|page| plain_leaf::<Hints>(page).count())
+        self.sound().map(|page| plain_leaf(page).count())
     }
 
     /// The bytes that are in use; `None` if it cannot be read or is damaged.
     #[must_use]
     pub fn used_bytes(&self) -> Option<usize> {
-        self.sound().map(|page| plain_leaf::<Hints>(page).used_bytes())
+        self.sound().map(|page| plain_leaf(page).used_bytes())
     }
 
     /// What every byte is for, with the first `most` records; `None` if it cannot be read.
@@ -96,7 +96,7 @@ impl PageView<'_> {
         let mut keys: Vec<_> = entries.into_iter().map(|entry| entry.key).collect();
         keys.sort_unstable();
         let (first, last) = (keys.first()?, keys.last()?);
-        let traits = key_traits::<Hints>(&mut page.to_vec());
+        let traits = key_traits(&mut page.to_vec());
         let shape = KeyShape::of(first).filter(|shape| keys.iter().all(|key| shape.has(key)));
         Some(LeafKeys {
             layout: LeafLayout::of(page),
@@ -115,7 +115,7 @@ impl PageView<'_> {
     }
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Shows every page, until `show` breaks off. Reads every page on the way.
     ///
     /// Errors: the root cannot be read; `KeyspaceDropped`; `Timeout`. Damage is no error here.

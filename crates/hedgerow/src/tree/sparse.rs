@@ -2,7 +2,7 @@
 //!
 //! Pure functions.
 
-use crate::node::{Ladder, Leaf};
+use crate::node::Leaf;
 use hedgerow_sync::optimistic::PageBytes;
 
 /// Part of a sparse leaf's records, or half of that, that are removed until its neighbours are looked at again.
@@ -20,7 +20,7 @@ pub(super) fn is_turn(records: usize) -> bool {
 
 /// Bytes that a node's records take, slots included; of inner nodes and leaves of any layout.
 #[inline]
-pub(super) fn record_bytes<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> usize {
+pub(super) fn record_bytes<B: PageBytes>(node: &Leaf<B>) -> usize {
     let slot_bytes = match node {
         // With a head ten bytes, or twelve.
         Leaf::Comparison(_) => 10,
@@ -34,7 +34,7 @@ pub(super) fn record_bytes<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> usize 
 /// Whether a node's records take less than half of what is left of its page beside its fences, so that
 /// a merge is worth a look.
 #[inline]
-pub(super) fn is_sparse<B: PageBytes, L: Ladder>(node: &Leaf<B, L>) -> bool {
+pub(super) fn is_sparse<B: PageBytes>(node: &Leaf<B>) -> bool {
     node.is_half_empty(record_bytes(node))
 }
 

@@ -16,13 +16,13 @@ use super::retry::{Retry, Stop};
 use super::{MAX_LEVELS, Tree, successor};
 use crate::error::Result;
 use crate::node::{
-    self, Ladder, Leaf, LeafMut, LeafSplit, NodeMut, Position, Remedy, SLOT_SLACK_BYTES, Split,
-    SplitHint, plain_leaf, remedy,
+    self, Leaf, LeafMut, LeafSplit, NodeMut, Position, Remedy, SLOT_SLACK_BYTES, Split, SplitHint,
+    plain_leaf, remedy, rung,
 };
 use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, ExclusivePage, FrameId, PagePool, PoolSession, Restart};
 use crate::types::{Epoch, Purpose};
-use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
+use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::buggify::{Point, is_drawn};
 
 /// What there has to be room for.
@@ -78,7 +78,7 @@ pub(super) enum Outcome {
     ParentFull(usize),
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     /// Makes room in the leaf for `key`. The caller looks again afterwards: others may take it.
     #[cold]
     pub(super) fn make_room<'p>(
@@ -163,12 +163,12 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         epoch: Epoch,
         session: &mut P::Session<'p>,
     ) -> Result<Outcome, Stop> {
-        let leaf = plain_leaf::<L>(latched.page.bytes());
+        let leaf = plain_leaf(latched.page.bytes());
         // Two keys are cut apart only where both are: elsewhere the cut would be beyond the leaf's fences.
         let is_forced = leaf.count() >= LEAST_FORCED
             && is_drawn(Point::Split)
             && !matches!(room, Room::Apart { .. });
-        if has_room::<L>(latched.page.bytes(), room) && !is_forced {
+        if has_room(latched.page.bytes(), room) && !is_forced {
             latched.release();
             return Ok(Outcome::Done);
         }
@@ -189,26 +189,24 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             }
         }
         let scans = level == 0 && self.are_scans_common(latched.page.frame());
-        let remedied = |page: &mut [u8], key, value_bytes| match remedy::<L>(
+        let remedied = |page: &mut [u8], key, value_bytes| match remedy(
             page,
             key,
             value_bytes,
             self.policy,
             scans,
         ) {
-            Remedy::Split(split) => Some(ahead::<L>(page, split, key)),
+            Remedy::Split(split) => Some(ahead(page, split, key)),
             Remedy::Converted => None,
         };
         let split = match room {
-            Room::Separator(_) => {
-                Some(LeafSplit::Slotted(choose_in_inner::<L>(&mut latched.page, key)))
-            }
+            Room::Separator(_) => Some(LeafSplit::Slotted(choose_in_inner(&mut latched.page, key))),
             Room::Record { key, value_bytes } => {
                 remedied(latched.page.write(epoch), key, value_bytes)
             }
             Room::Apart { low, high, value_bytes } => {
                 let page = latched.page.write(epoch);
-                carve::<L>(page, low, high).or_else(|| remedied(page, high, value_bytes))
+                carve(page, low, high).or_else(|| remedied(page, high, value_bytes))
             }
         };
         let Some(split) = split else {
@@ -231,7 +229,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let &Cut { level, split, epoch, .. } = cut;
         let bytes = split.separator().len();
         if let Some((parent, _)) = &mut latched.parent
-            && !NodeMut::<L>::new(parent.bytes_mut()).fits_separator(bytes)
+            && !NodeMut::new(parent.bytes_mut()).fits_separator(bytes)
         {
             // A leaf may have been sorted.
             if level == 0 {
@@ -246,11 +244,10 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
                 let frame = latched.page.frame();
                 let mut right = self.take_page(session, cut, &[frame]).ok_or_else(no_page)?;
                 self.halve(&mut latched.page, &mut right, cut);
-                NodeMut::<L>::new(parent.write(epoch))
+                NodeMut::new(parent.write(epoch))
                     .insert_child(*index, split.separator(), right.id())
                     .expect("the parent was seen to have room, and is latched since");
-                let counts =
-                    [latched.page.bytes(), right.bytes()].map(|page| plain::<L>(page).count());
+                let counts = [latched.page.bytes(), right.bytes()].map(|page| plain(page).count());
                 Ok(if level > 0 { lonely(counts, split.separator(), key) } else { Outcome::Done })
             }
             None => {
@@ -284,7 +281,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         self.keep_contention(frame, left.frame());
         self.halve(&mut left, &mut right, cut);
         let bytes = root.write(epoch);
-        let mut node = NodeMut::<L>::format(bytes, PageKind::Inner, level + 1, None, None);
+        let mut node = NodeMut::format(bytes, PageKind::Inner, level + 1, None, None);
         node.set_upper_child(left.id());
         node.insert_child(0, split.separator(), right.id())
             .expect("an empty inner node has room for any separator");
@@ -316,15 +313,11 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
         let bytes = page.write(epoch);
         match split {
             LeafSplit::Slotted(split) if header::level(bytes) > 0 => {
-                NodeMut::<L>::new(bytes).split_into(split, right.write(epoch));
+                NodeMut::new(bytes).split_into(split, right.write(epoch));
             }
             _ => {
-                let adapted = LeafMut::<L>::new(bytes).split_into(
-                    split,
-                    right.write(epoch),
-                    self.policy,
-                    scans,
-                );
+                let adapted =
+                    LeafMut::new(bytes).split_into(split, right.write(epoch), self.policy, scans);
                 self.count_adapted(adapted.iter().filter(|side| side.changed).count());
                 self.hand_tally_on([page.frame(), right.frame()], adapted);
                 self.hand_contention_on([page.frame(), right.frame()], is_apart);
@@ -345,30 +338,30 @@ fn lonely(counts: [usize; 2], separator: &[u8], key: &[u8]) -> Outcome {
 }
 
 /// Whether the node has room without a split. Rather no than yes: a yes must hold when it is used.
-fn has_room<L: Ladder>(page: &[u8], room: Room<'_>) -> bool {
+fn has_room(page: &[u8], room: Room<'_>) -> bool {
     match room {
-        Room::Record { key, value_bytes } => plain_leaf::<L>(page).has_room(key, value_bytes),
+        Room::Record { key, value_bytes } => plain_leaf(page).has_room(key, value_bytes),
         // They may be apart already.
         Room::Apart { low, high, .. } => {
-            let node = plain::<L>(page);
+            let node = plain(page);
             !node.covers(low) || !node.covers(high)
         }
-        Room::Separator(bytes) => plain::<L>(page).free_bytes() >= bytes + SLOT_SLACK_BYTES,
+        Room::Separator(bytes) => plain(page).free_bytes() >= bytes + SLOT_SLACK_BYTES,
     }
 }
 
 /// A cut of a comparison or fingerprint leaf between two keys, which need not be there; one side may be left without records.
 /// `None` for a dense leaf, and if the sides would not fit.
-fn carve<L: Ladder>(page: &mut [u8], low: &[u8], high: &[u8]) -> Option<LeafSplit> {
-    if plain_leaf::<L>(page).layout().is_dense() {
+fn carve(page: &mut [u8], low: &[u8], high: &[u8]) -> Option<LeafSplit> {
+    if plain_leaf(page).layout().is_dense() {
         return None;
     }
-    Leaf::<PlainBytes<'_>, L>::put_in_order(page);
+    Leaf::put_in_order(page);
     // The shortest that is below the one and not below the other, but for what the other has behind its length.
     let common = common_prefix(low, high);
     let short = high.get(..common + 1).filter(|short| short.len() < high.len());
     [short, Some(low)].into_iter().flatten().find_map(|separator| {
-        let mut leaf = LeafMut::<L>::new(page);
+        let mut leaf = LeafMut::new(page);
         let at = leaf.as_leaf().search(separator);
         let index = at.index + usize::from(at.found);
         let split = Split { index, separator: separator.to_vec() };
@@ -376,16 +369,16 @@ fn carve<L: Ladder>(page: &mut [u8], low: &[u8], high: &[u8]) -> Option<LeafSpli
     })
 }
 
-fn choose_in_inner<L: Ladder>(page: &mut ExclusivePage<'_, impl PagePool>, key: &[u8]) -> Split {
-    let node = NodeMut::<L>::new(page.bytes_mut());
+fn choose_in_inner(page: &mut ExclusivePage<'_, impl PagePool>, key: &[u8]) -> Split {
+    let node = NodeMut::new(page.bytes_mut());
     let index = node.as_node().child_for(key).index;
     node.choose_split(SplitHint::Insert { index, key, value_bytes: 0 })
 }
 
 /// A cut of a leaf, or a better one at the same place, with a fence ahead of the key that comes.
-fn ahead<L: Ladder>(page: &mut [u8], split: LeafSplit, key: &[u8]) -> LeafSplit {
+fn ahead(page: &mut [u8], split: LeafSplit, key: &[u8]) -> LeafSplit {
     let LeafSplit::Slotted(split) = split else { return split };
-    let mut leaf = LeafMut::<L>::new(page);
+    let mut leaf = LeafMut::new(page);
     let ahead = match leaf.as_leaf().search(key) {
         // A record that grows says nothing of where the next one goes.
         Position { found: true, .. } => None,
@@ -406,15 +399,11 @@ fn ahead<L: Ladder>(page: &mut [u8], split: LeafSplit, key: &[u8]) -> LeafSplit 
 ///
 /// `None` if there is little to gain: neither a good part of this page, nor one record more in each of
 /// the leaves to follow. How many will follow is a guess from how far the keys of this one are apart.
-fn fence_ahead<B: PageBytes, L: Ladder>(
-    leaf: &Leaf<B, L>,
-    index: usize,
-    key: &[u8],
-) -> Option<Split> {
+fn fence_ahead<B: PageBytes>(leaf: &Leaf<B>, index: usize, key: &[u8]) -> Option<Split> {
     // Of a suffix only what is behind its head takes room in the record, if there are heads.
     let head_bytes = match leaf {
-        _ if !L::PREFIX => return None,
-        Leaf::Comparison(_) => L::HEAD_BYTES,
+        _ if !rung::PREFIX => return None,
+        Leaf::Comparison(_) => rung::HEAD_BYTES,
         _ => 0,
     };
     let node = leaf.as_node();

@@ -7,7 +7,7 @@ use super::Tree;
 use super::value_stats::ValueStats;
 use super::walk::Go;
 use crate::error::Result;
-use crate::node::{Ladder, LeafLayout, plain_leaf};
+use crate::node::{LeafLayout, plain_leaf};
 use crate::page::Pages;
 use crate::page::header;
 
@@ -80,7 +80,7 @@ impl TreeStats {
     }
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Counts pages, keys and bytes by level, and no values. Reads every page. Errors: those of reading a page.
     #[cfg(hedgerow_internals)]
     pub fn stats(&self) -> Result<TreeStats> {
@@ -90,7 +90,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     /// [`Self::stats`], and values by where they are. `unit_bytes`: of a unit of the file, 0 in a store that lives in
     /// memory.
     pub fn stats_with_values(&self, unit_bytes: u32) -> Result<TreeStats> {
-        self.stats_and(&mut |values, page| values.add_leaf::<L>(page, unit_bytes))
+        self.stats_and(&mut |values, page| values.add_leaf(page, unit_bytes))
     }
 
     /// [`Self::stats`]; `each` gets every leaf, once.
@@ -105,7 +105,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
                 if stats.levels.len() <= level {
                     stats.levels.resize(level + 1, LevelStats::default());
                 }
-                let node = plain_leaf::<L>(visit.bytes);
+                let node = plain_leaf(visit.bytes);
                 let used = node.used_bytes().min(visit.bytes.len());
                 let class = (used * FILL_CLASSES / visit.bytes.len()).min(FILL_CLASSES - 1);
                 let level = &mut stats.levels[level];

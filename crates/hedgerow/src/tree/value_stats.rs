@@ -5,7 +5,6 @@
 use super::large::for_each_value;
 use crate::large::Held;
 use crate::large::{Stored, read_stored};
-use crate::node::Ladder;
 
 /// The values of a keyspace by the place that they are stored in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +44,8 @@ impl ValueStats {
     }
 
     /// Counts the values of a leaf. `unit_bytes`: of a unit of the file, 0 in a store that lives in memory.
-    pub(super) fn add_leaf<L: Ladder>(&mut self, page: &[u8], unit_bytes: u32) {
-        for_each_value::<L>(page, &mut |value| self.add(value, page.len(), unit_bytes));
+    pub(super) fn add_leaf(&mut self, page: &[u8], unit_bytes: u32) {
+        for_each_value(page, &mut |value| self.add(value, page.len(), unit_bytes));
     }
 
     /// Counts a value as its leaf has it.

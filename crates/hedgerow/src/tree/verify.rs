@@ -8,7 +8,7 @@
 use super::Tree;
 use super::walk::{Go, Visit};
 use crate::error::{Error, ErrorKind, Result, Signal};
-use crate::node::{self, Defect, Ladder};
+use crate::node::{self, Defect};
 use crate::page::Pages;
 use crate::page::header;
 use crate::types::{PageId, TreeId};
@@ -69,7 +69,7 @@ pub struct Finding {
 /// Called once for each page with what is wrong with it; says whether to go on.
 pub type Report<'r> = &'r mut dyn FnMut(PageId, &[TreeDefect]) -> ControlFlow<()>;
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Checks the whole tree and gives what is wrong with it; an empty list is a clean tree.
     ///
     /// Errors: the root cannot be read; `KeyspaceDropped`; `Timeout`. Damage is no error here.
@@ -141,10 +141,10 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         {
             defects.push(TreeDefect::Level { found, expected });
         }
-        let in_node = node::check_as::<L>(page);
+        let in_node = node::check(page);
         // Fences are compared only in a page whose lengths can be trusted.
         if in_node.is_empty() {
-            let (lower, upper) = super::walk::fences::<L>(page);
+            let (lower, upper) = super::walk::fences(page);
             if lower.as_deref() != visit.lower {
                 defects.push(TreeDefect::LowerFence);
             }

@@ -5,7 +5,7 @@
 
 use super::Cursor;
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, plain_leaf};
+use crate::node::{Leaf, plain_leaf};
 use crate::page::Pages;
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 const FAR: usize = 8;
 const NEAR: usize = 3;
 
-impl<P: Pages, L: Ladder> Cursor<P, L> {
+impl<P: Pages> Cursor<P> {
     /// Hands the records behind the cursor to `each`, in order, and moves over them, until `each` breaks or
     /// there are no more. Tells which. Key and value live as long as the call of `each`.
     ///
@@ -91,7 +91,7 @@ impl<P: Pages, L: Ladder> Cursor<P, L> {
                 }
             }};
         }
-        match plain_leaf::<L>(&self.leaf) {
+        match plain_leaf(&self.leaf) {
             Leaf::Comparison(leaf) if AHEAD => hand_over_ahead!(leaf),
             Leaf::Fingerprint(leaf) if AHEAD => hand_over_ahead!(leaf),
             Leaf::Comparison(leaf) => hand_over!(leaf, from..end),

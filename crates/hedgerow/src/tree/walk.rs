@@ -12,7 +12,6 @@ use super::descend::plain;
 use super::retry::Retry;
 use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, Result};
-use crate::node::Ladder;
 use crate::page::header::{self, PageKind};
 use crate::page::{Access, OptimisticPage, PageMark, Pages, PoolSession, Restart};
 use crate::types::PageId;
@@ -81,7 +80,7 @@ impl Done {
 /// Most pages that a walk asks for together.
 const AHEAD_MAX: usize = 32;
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Shows every page to `visit`. A page that cannot be read is given to `unreadable` with the error,
     /// which ends the walk by returning one, or lets it pass over the page.
     pub(super) fn walk(
@@ -126,7 +125,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     ) -> Result<(), Restart> {
         let (root, _) = self.open_root()?;
         let bytes = self.copy_page(&root)?;
-        let level = plain::<L>(&bytes).level();
+        let level = plain(&bytes).level();
         let again = done.shows(self.root, level);
         let go = visit(Visit {
             id: self.root,
@@ -151,23 +150,23 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
         visit: &mut dyn FnMut(Visit<'_>) -> Go,
     ) -> Result<(), Restart> {
         debug_assert!(level > 0 && level < MAX_LEVELS);
-        let node = plain::<L>(&parent.bytes);
+        let node = plain(&parent.bytes);
         let count = node.count();
         // Children that end at or below the finished fence are passed over.
         let first = done.through.as_deref().map_or(0, |fence| {
-            (0..count).take_while(|&i| key_of::<L>(&parent.bytes, i).as_slice() <= fence).count()
+            (0..count).take_while(|&i| key_of(&parent.bytes, i).as_slice() <= fence).count()
         });
         for index in first..=count {
             let id = node.child_at(index);
             let lower = if index == 0 {
                 parent.lower.clone()
             } else {
-                Some(key_of::<L>(&parent.bytes, index - 1))
+                Some(key_of(&parent.bytes, index - 1))
             };
             let upper = if index == count {
                 parent.upper.clone()
             } else {
-                Some(key_of::<L>(&parent.bytes, index))
+                Some(key_of(&parent.bytes, index))
             };
             if done.unreadable.contains(&id) {
                 finish(done, upper);
@@ -228,8 +227,8 @@ fn finish(done: &mut Done, upper: Option<Vec<u8>>) {
 }
 
 /// The fences of a page.
-pub(super) fn fences<L: Ladder>(page: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-    let node = plain::<L>(page);
+pub(super) fn fences(page: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let node = plain(page);
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
     let has_lower = node.append_lower_fence(&mut lower);
     let has_upper = node.append_upper_fence(&mut upper);
@@ -241,8 +240,8 @@ fn fits(page: &[u8], level: u8) -> bool {
     header::level(page) == level && header::kind(page) == Some(kind)
 }
 
-fn key_of<L: Ladder>(bytes: &[u8], index: usize) -> Vec<u8> {
+fn key_of(bytes: &[u8], index: usize) -> Vec<u8> {
     let mut key = Vec::new();
-    plain::<L>(bytes).append_key(index, &mut key);
+    plain(bytes).append_key(index, &mut key);
     key
 }

@@ -12,7 +12,7 @@ use super::Tree;
 use super::descend::Target;
 use super::descend::Trail;
 use crate::error::Result;
-use crate::node::{Ladder, Leaf};
+use crate::node::Leaf;
 use crate::page::{OptimisticPage, PageMark, Pages, Restart};
 use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub(super) struct Window {
     pub(super) within: Range<usize>,
 }
 
-impl<P: Pages, L: Ladder> Tree<P, L> {
+impl<P: Pages> Tree<P> {
     /// Copies the leaf for `target` into `to`, which has the size of a page, or of a fully dense one what lies near that
     /// key, in a direction.
     pub(super) fn copy_near(
@@ -52,7 +52,7 @@ impl<P: Pages, L: Ladder> Tree<P, L> {
     ) -> Result<(Option<Trail>, Option<Window>), Restart> {
         let reached = self.reach(target, 0)?;
         let page = reached.page;
-        let window = match (target, Leaf::<_, L>::new(page.bytes())) {
+        let window = match (target, Leaf::new(page.bytes())) {
             (Target::Key(key), Leaf::FullyDense(leaf)) => {
                 let slots = leaf.copy_near(key, WINDOW_SLOTS, forward, to);
                 page.validate()?;

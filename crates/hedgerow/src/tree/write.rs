@@ -15,7 +15,7 @@ use super::sparse::{is_sparse, is_turn};
 use super::split::{LEAST_FORCED, Room};
 use super::{Tree, Value};
 use crate::error::Result;
-use crate::node::{Ladder, Leaf, LeafMut, Position, plain_leaf};
+use crate::node::{Leaf, LeafMut, Position, plain_leaf};
 use crate::page::{Access, EpochStay, ExclusivePage, PagePool, Restart};
 use crate::types::{Lsn, Purpose};
 use crate::versions::{self, cells_of_change};
@@ -35,7 +35,7 @@ pub(super) enum Written<O> {
     NoSpace,
 }
 
-impl<P: PagePool, L: Ladder> Tree<P, L> {
+impl<P: PagePool> Tree<P> {
     #[inline]
     pub(super) fn write<C: Change>(&self, key: &[u8], change: &mut C) -> Result<C::Outcome> {
         self.check_record(key, change.value())?;
@@ -100,7 +100,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<Written<C::Outcome>, Stop> {
         let leaf = self.leaf_for(key)?;
         leaf.note_use();
-        let node = Leaf::<_, L>::new(leaf.bytes());
+        let node = Leaf::new(leaf.bytes());
         let at = node.find(key);
         let decision = change.decide(&node, at);
         if let Decision::Keep(outcome) = decision {
@@ -127,7 +127,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
     ) -> Result<Written<C::Outcome>, Stop> {
         let stay = self.enter_to_change(key, change, waiting)?;
         let mut page = self.lock_leaf(key, patience)?;
-        let node = plain_leaf::<L>(page.bytes());
+        let node = plain_leaf(page.bytes());
         let at = node.find(key);
         match change.decide(&node, at) {
             Decision::Keep(outcome) => {
@@ -216,7 +216,7 @@ impl<P: PagePool, L: Ladder> Tree<P, L> {
             return Written::Done(outcome);
         }
         let stored_forms = self.pool.has_stored_forms();
-        let mut leaf = LeafMut::<L>::new(page.write(stay.epoch()));
+        let mut leaf = LeafMut::new(page.write(stay.epoch()));
         let mut old = Value::default();
         let keeps = self.logged && self.pool.keeps_versions(stay);
         if (stored_forms || keeps) && at.found {

@@ -6,7 +6,6 @@
 
 use super::Tree;
 use crate::large::is_stored_form;
-use crate::node::{Hints, Ladder};
 use crate::page::PagePool;
 use crate::wal::{BatchId, RECORD_HEADER_BYTES, Record};
 
@@ -15,24 +14,24 @@ pub(super) const PIECE_BYTES: usize = if cfg!(any(loom, shuttle)) { 100 } else {
 
 /// One change of a write set.
 #[derive(Debug)]
-pub struct Write<'c, P: PagePool, L: Ladder = Hints> {
+pub struct Write<'c, P: PagePool> {
     /// The tree.
-    pub tree: &'c Tree<P, L>,
+    pub tree: &'c Tree<P>,
     /// The key.
     pub key: &'c [u8],
     /// The value that the key gets, as its leaf does; `None` removes the record.
     pub value: Option<&'c [u8]>,
 }
 
-impl<P: PagePool, L: Ladder> Clone for Write<'_, P, L> {
+impl<P: PagePool> Clone for Write<'_, P> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<P: PagePool, L: Ladder> Copy for Write<'_, P, L> {}
+impl<P: PagePool> Copy for Write<'_, P> {}
 
-impl<'c, P: PagePool, L: Ladder> Write<'c, P, L> {
+impl<'c, P: PagePool> Write<'c, P> {
     pub(super) fn record(&self) -> Record<'c> {
         let (tree, key) = (self.tree.id(), self.key);
         match self.value {
@@ -51,7 +50,7 @@ impl<'c, P: PagePool, L: Ladder> Write<'c, P, L> {
 }
 
 /// How many of the changes, from the first on, go into one piece, and their bytes.
-pub fn fit_piece<P: PagePool, L: Ladder>(writes: &[Write<'_, P, L>]) -> (usize, usize) {
+pub fn fit_piece<P: PagePool>(writes: &[Write<'_, P>]) -> (usize, usize) {
     let mut bytes = 0;
     for (at, write) in writes.iter().enumerate() {
         let len = write.len_bytes();
@@ -64,7 +63,7 @@ pub fn fit_piece<P: PagePool, L: Ladder>(writes: &[Write<'_, P, L>]) -> (usize, 
 }
 
 /// Appends the records of changes to those that are to go into one piece.
-pub fn encode<P: PagePool, L: Ladder>(writes: &[Write<'_, P, L>], records: &mut Vec<u8>) {
+pub fn encode<P: PagePool>(writes: &[Write<'_, P>], records: &mut Vec<u8>) {
     for write in writes {
         let record = write.record();
         let (header, [key, value]) = record.encode();
@@ -75,7 +74,7 @@ pub fn encode<P: PagePool, L: Ladder>(writes: &[Write<'_, P, L>], records: &mut 
 }
 
 /// Bytes that all pieces take in the log.
-pub fn piece_bytes<P: PagePool, L: Ladder>(writes: &[Write<'_, P, L>]) -> u64 {
+pub fn piece_bytes<P: PagePool>(writes: &[Write<'_, P>]) -> u64 {
     let mut bytes = 0;
     let mut left = writes;
     while !left.is_empty() {

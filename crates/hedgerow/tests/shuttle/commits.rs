@@ -3,7 +3,6 @@
 
 use crate::{PAGE_BYTES, check_often, check_small};
 use hedgerow::internals::error::{Error, ErrorKind, Result};
-use hedgerow::internals::node::Hints;
 use hedgerow::internals::tree::{
     AskFile, Fences, FromFile, Judge, Read, ReadSet, Stroke, Tree, Write, piece_bytes,
 };
@@ -15,7 +14,7 @@ use hedgerow_sync::primitive::thread::spawn_named;
 use hedgerow_testing::MemoryPool;
 use std::ops::Bound;
 
-type Heap = Tree<MemoryPool, Hints>;
+type Heap = Tree<MemoryPool>;
 
 /// In four or five leaves.
 const KEYS: u32 = 40;
@@ -48,7 +47,7 @@ fn read(tree: &Heap, number: u32) -> u32 {
 fn commit(tree: &Heap, numbers: &[u32], round: u32) -> Lsn {
     let (keys, value) = (numbers.iter().map(|number| number.to_be_bytes()), value_of(round));
     let keys: Vec<[u8; 4]> = keys.collect();
-    let writes: Vec<Write<'_, _, Hints>> =
+    let writes: Vec<Write<'_, _>> =
         keys.iter().map(|key| Write { tree, key, value: Some(&value) }).collect();
     let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves: 8 };
     stroke.make(&writes, None, &Waiting::Forever).unwrap().expect("there are few leaves")
@@ -117,7 +116,7 @@ fn commits_that_wait_for_each_others_leaves_come_to_an_end() {
 /// Who has read that a record was as in the beginning.
 struct Untouched(u32);
 
-impl Judge<MemoryPool, Hints> for Untouched {
+impl Judge<MemoryPool> for Untouched {
     fn is_as_it_was(&self, _: &Heap, _: Lsn) -> bool {
         false
     }

@@ -7,9 +7,10 @@
 //! | `tree-vmcache` | at addresses of their own ([`crate::vmcache`]) |
 //!
 //! The nodes have all that "B-Trees Are Back" adds to a slotted page; with `-baseline` behind the name
-//! nothing of it, with `-prefix` prefix truncation, with `-heads` heads beside that; with the name of a
-//! layout behind it all leaves have that one, else each has its own. These competitors reach below the public API, into modules that no user sees; there
-//! is no transaction, no catalogue and no handle between the harness and the tree.
+//! nothing of it, with `-prefix` prefix truncation, with `-heads` heads beside that, which other builds of this
+//! program have. With the name of a layout behind it all leaves have that one, else each has its own. These
+//! competitors reach below the public API, into modules that no user sees; there is no transaction, no catalogue
+//! and no handle between the harness and the tree.
 //!
 //! [`Home`] is the part that differs; `homes` has one for each pool.
 
@@ -19,7 +20,6 @@ use super::up_to;
 use crate::cell::{Cell, CellError, Place, TreeShape};
 use crate::harness::{Engine, Session, ValueBytes};
 use hedgerow::internals::error::{Error, ErrorKind};
-use hedgerow::internals::node::Ladder;
 use hedgerow::internals::page::{Frames, PagePool};
 use hedgerow::internals::tree::{Cursor, Tree};
 use hedgerow::internals::types::TreeId;
@@ -61,21 +61,21 @@ fn failed(error: Error) -> CellError {
 }
 
 /// A tree in its home.
-pub struct TreeEngine<H: Home, L: Ladder> {
-    tree: Tree<H::Pool, L>,
+pub struct TreeEngine<H: Home> {
+    tree: Tree<H::Pool>,
     home: H,
     place: Place,
 }
 
 /// One thread's handles.
-pub struct TreeSession<'a, P: PagePool, L: Ladder> {
-    tree: &'a Tree<P, L>,
-    cursor: Cursor<P, L>,
+pub struct TreeSession<'a, P: PagePool> {
+    tree: &'a Tree<P>,
+    cursor: Cursor<P>,
 }
 
-impl<H: Home, L: Ladder> Engine for TreeEngine<H, L> {
+impl<H: Home> Engine for TreeEngine<H> {
     type Session<'a>
-        = TreeSession<'a, H::Pool, L>
+        = TreeSession<'a, H::Pool>
     where
         Self: 'a;
 
@@ -86,7 +86,7 @@ impl<H: Home, L: Ladder> Engine for TreeEngine<H, L> {
         Ok(TreeEngine { tree, home, place: cell.place })
     }
 
-    fn sessions(&mut self, threads: usize) -> Result<Vec<TreeSession<'_, H::Pool, L>>, CellError> {
+    fn sessions(&mut self, threads: usize) -> Result<Vec<TreeSession<'_, H::Pool>>, CellError> {
         let tree = &self.tree;
         Ok((0..threads).map(|_| TreeSession { tree, cursor: tree.scan() }).collect())
     }
@@ -136,7 +136,7 @@ impl<H: Home, L: Ladder> Engine for TreeEngine<H, L> {
     }
 }
 
-impl<P: PagePool, L: Ladder> Session for TreeSession<'_, P, L> {
+impl<P: PagePool> Session for TreeSession<'_, P> {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), CellError> {
         self.tree.put(key, value).map(|_| ()).map_err(failed)

@@ -17,7 +17,6 @@ use crate::database::long::{
 };
 use crate::database::values::Prepared;
 use crate::error::{Error, ErrorKind, Result};
-use crate::node::Hints;
 use crate::store::{BatchChange, BatchReads, OpenSnapshot, PoolTree};
 use crate::tree::{AskFile, Fences, FromFile, Judge, Read};
 use crate::types::{Lsn, TreeId};
@@ -252,7 +251,7 @@ struct LongJudge<'j> {
     changed: RefCell<Vec<u8>>,
 }
 
-impl Judge<BufferPool, Hints> for LongJudge<'_> {
+impl Judge<BufferPool> for LongJudge<'_> {
     fn is_as_it_was(&self, tree: &PoolTree, stamp: Lsn) -> bool {
         self.snapshot.is_as_it_was(tree, stamp)
     }

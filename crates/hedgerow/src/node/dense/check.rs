@@ -14,7 +14,6 @@ use super::write::run;
 use super::{Full, Semi};
 use crate::node::check::{expected_prefix, flags_and_fences, is_page_size};
 use crate::node::defect::Defect;
-use crate::node::ladder::Hints;
 use crate::node::layout::{
     LOWER_INFINITE, PREFIX_LEN, UPPER_INFINITE, count, lower_fence, max_record_bytes, u16_at,
     upper_fence,
@@ -69,7 +68,7 @@ fn report(page: &[u8], all: bool, found: &mut dyn FnMut(Defect)) {
 
 /// Checks fences, prefix and length of the keys. False if what follows cannot be found with them.
 fn fences(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
-    if !flags_and_fences::<Hints>(page, LOWER_INFINITE | UPPER_INFINITE, found) {
+    if !flags_and_fences(page, LOWER_INFINITE | UPPER_INFINITE, found) {
         return false;
     }
     // Numbers of keys and slots are counted from the fences: here their order matters, too.
@@ -79,7 +78,7 @@ fn fences(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
         found(Defect::FenceOrder);
         return false;
     }
-    let (stored, expected) = (u16_at(page, PREFIX_LEN), expected_prefix::<Hints>(page));
+    let (stored, expected) = (u16_at(page, PREFIX_LEN), expected_prefix(page));
     if stored != expected {
         found(Defect::PrefixLength { stored, expected });
         return false;

@@ -10,7 +10,6 @@ use super::read::DenseNode;
 use super::records::shape_of;
 use super::shape::{KeyShape, numeric};
 use super::write::{DenseMut, copy_lsn, room};
-use crate::node::ladder::Ladder;
 use crate::node::layout::{
     LAST_INSERT, RUN, common_prefix, lower_fence, rest_len, set_u16, u16_at, upper_fence,
 };
@@ -41,8 +40,7 @@ pub(super) fn plan<'r, V: DenseLayout>(
         (Some(lower), Some(upper)) => common_prefix(lower, upper),
         _ => 0,
     };
-    // The Hints rung: whichever it is, the decision is about as good.
-    let rest = rest_len::<crate::node::Hints>(shape.key_len().saturating_sub(shared));
+    let rest = rest_len(shape.key_len().saturating_sub(shared));
     let (first, last) = contents.numbers;
     let span = last.abs_diff(first) as usize + 1;
     if !criterion::is_dense_enough::<V>(contents.count, span, contents.value_bytes, rest) {
@@ -84,13 +82,13 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
     /// # Errors
     /// What about the records or the one to come does not go with the layout; then nothing has
     /// changed.
-    pub fn from_comparison<L: Ladder>(
+    pub fn from_comparison(
         page: &'a mut [u8],
         key: &[u8],
         value_len: usize,
     ) -> Result<Self, Refused> {
-        criterion::may_be_dense::<V, L>(page, key, value_len)?;
-        let records = Node::<_, L>::new(PlainBytes::new(page)).records_sorted();
+        criterion::may_be_dense::<V>(page, key, value_len)?;
+        let records = Node::new(PlainBytes::new(page)).records_sorted();
         let old = page.to_vec();
         let growth = growth_of(&old);
         let leaf = Self::build(page, lower_fence(&old), upper_fence(&old), &records, growth)?;
@@ -105,11 +103,11 @@ impl<'a, V: DenseLayout> DenseMut<'a, V> {
 /// # Errors
 /// [`NoSpace`] if there are more records than such a leaf holds: it has to be split first. Then
 /// nothing has changed.
-pub fn to_comparison<V: DenseLayout, L: Ladder>(page: &mut [u8]) -> Result<(), NoSpace> {
+pub fn to_comparison<V: DenseLayout>(page: &mut [u8]) -> Result<(), NoSpace> {
     let old = page.to_vec();
     let node = DenseNode::<_, V>::new(PlainBytes::new(&old));
     let records = node.records_sorted();
-    NodeMut::<L>::build(page, lower_fence(&old), upper_fence(&old), &records)?;
+    NodeMut::build(page, lower_fence(&old), upper_fence(&old), &records)?;
     keep_fields(page, &old, node.rank(u16_at(&old, LAST_INSERT)));
     Ok(())
 }

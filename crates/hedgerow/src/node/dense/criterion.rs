@@ -25,7 +25,6 @@ use super::shape::{KeyShape, numeric};
 use super::write::room;
 use crate::node::cut::Split;
 use crate::node::cut::sequential_run;
-use crate::node::ladder::Ladder;
 use crate::node::layout::{
     RUN, count, lower_fence, prefix, rest_len, slot, slots, u16_at, upper_fence,
 };
@@ -33,7 +32,6 @@ use crate::node::separator;
 use crate::node::suffix::Suffix;
 use crate::node::write::NodeMut;
 use crate::page::header::{KIND, PageKind};
-use std::marker::PhantomData;
 use std::ops::Range;
 
 pub use super::layout::Growth;
@@ -90,13 +88,13 @@ pub(super) fn nearest_multiple(
 /// Where to cut a comparison leaf that has no space for a record at `index` (and that cannot be
 /// converted as it is), so that dense leaves of layout `V` come of it. `None` if its keys do not
 /// look like that: then it is cut as any other.
-pub fn choose_cut<V: DenseLayout, L: Ladder>(
-    node: &NodeMut<'_, L>,
+pub fn choose_cut<V: DenseLayout>(
+    node: &NodeMut<'_>,
     index: usize,
     key: &[u8],
     value_len: usize,
 ) -> Option<Split> {
-    let leaf = Leaf::<L>::new(node.bytes(), key)?;
+    let leaf = Leaf::new(node.bytes(), key)?;
     let split = match growth_of(node.bytes()) {
         Growth::Up => leaf.behind_sequence::<V>(index, key, value_len),
         Growth::Down => None,
@@ -107,12 +105,12 @@ pub fn choose_cut<V: DenseLayout, L: Ladder>(
 
 /// Looks at as little of a comparison leaf as tells that it cannot become dense, with a record to
 /// come that has this key and a value of this length. What passes may still turn out not to fit.
-pub(super) fn may_be_dense<V: DenseLayout, L: Ladder>(
+pub(super) fn may_be_dense<V: DenseLayout>(
     page: &[u8],
     key: &[u8],
     value_len: usize,
 ) -> Result<(), Refused> {
-    let leaf = Leaf::<L>::new(page, key).ok_or(Refused::Sparse)?;
+    let leaf = Leaf::new(page, key).ok_or(Refused::Sparse)?;
     let (first, last) = leaf.outer_numbers()?;
     let same_size = |index| slot(page, index).value_len == value_len;
     if V::ONE_SIZE && !(same_size(0) && same_size(count(page) - 1)) {
@@ -127,22 +125,21 @@ pub(super) fn may_be_dense<V: DenseLayout, L: Ladder>(
 }
 
 /// A comparison leaf, and the shape of keys that is asked for in it.
-struct Leaf<'p, L> {
+struct Leaf<'p> {
     page: &'p [u8],
     shape: KeyShape<'p>,
-    ladder: PhantomData<L>,
 }
 
-impl<'p, L: Ladder> Leaf<'p, L> {
+impl<'p> Leaf<'p> {
     /// `None` if the page is none, or has fewer than two records.
     fn new(page: &'p [u8], key: &'p [u8]) -> Option<Self> {
         let is_leaf = page[KIND] == PageKind::ComparisonLeaf as u8;
         let shape = KeyShape::of(key)?;
-        (is_leaf && count(page) > 1).then_some(Leaf { page, shape, ladder: PhantomData })
+        (is_leaf && count(page) > 1).then_some(Leaf { page, shape })
     }
 
     fn key(&self, index: usize) -> Vec<u8> {
-        let suffix = Suffix::read::<L>(self.page, index);
+        let suffix = Suffix::read(self.page, index);
         [prefix(self.page), suffix.first_bytes(suffix.len()).as_slice()].concat()
     }
 
@@ -178,7 +175,7 @@ impl<'p, L: Ladder> Leaf<'p, L> {
 
     /// Bytes of the keys asked for that are in records.
     fn rest_len(&self) -> usize {
-        rest_len::<L>(self.shape.key_len().saturating_sub(prefix(self.page).len()))
+        rest_len(self.shape.key_len().saturating_sub(prefix(self.page).len()))
     }
 
     /// What some records look like to a dense leaf, their numbers aside. For a layout that has values of one

@@ -9,7 +9,6 @@ use super::layout::DenseLayout;
 use super::presence;
 use super::semi::record_bytes;
 use super::shape::{NUMERIC_BYTES, first_in, numeric, stem_len};
-use crate::node::ladder::Hints;
 use crate::node::layout::{COUNT, LOWER_LEN, PREFIX_LEN, UPPER_LEN, max_record_bytes};
 use crate::node::read::Node;
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
@@ -38,7 +37,7 @@ impl<B: PageBytes, V: DenseLayout> DenseNode<B, V> {
 
     /// What all layouts have at the same places: the header, the fences, and the prefix.
     #[inline(always)]
-    pub fn common(&self) -> Node<B, Hints> {
+    pub fn common(&self) -> Node<B> {
         Node::new(self.bytes)
     }
 

@@ -9,11 +9,11 @@ use super::layout::{Contents, DenseLayout};
 use super::read::DenseNode;
 use super::semi;
 use super::shape::{KeyShape, numeric};
-use crate::node::ladder::Ladder;
 use crate::node::layout::{
     LEAF_SLOT_BYTES, count, lower_fence, prefix, rest_len, space_needed, upper_fence,
 };
 use crate::node::records::Records;
+use crate::node::rung;
 use hedgerow_sync::optimistic::PlainBytes;
 
 impl<V: DenseLayout> DenseNode<PlainBytes<'_>, V> {
@@ -64,17 +64,14 @@ pub(super) fn shape_of(records: &Records) -> Result<(KeyShape<'_>, Contents), Re
 
 /// Bytes that a comparison leaf takes for the records of a dense one, with one more of which these
 /// are the bytes of key and value, if it is given.
-pub(super) fn comparison_space<V: DenseLayout, L: Ladder>(
-    page: &[u8],
-    more: Option<(usize, usize)>,
-) -> usize {
+pub(super) fn comparison_space<V: DenseLayout>(page: &[u8], more: Option<(usize, usize)>) -> usize {
     let node = DenseNode::<_, V>::new(PlainBytes::new(page));
-    let shared = if L::PREFIX { prefix(page).len() } else { 0 };
-    let rest = |key_len: usize| rest_len::<L>(key_len.saturating_sub(shared));
+    let shared = if rung::PREFIX { prefix(page).len() } else { 0 };
+    let rest = |key_len: usize| rest_len(key_len.saturating_sub(shared));
     let values: usize = node.places().map(|place| node.value_len(place)).sum();
     let live = count(page) * rest(node.key_len()) + values;
     let live = live + more.map_or(0, |(key, value)| rest(key) + value);
     let fences = [lower_fence(page), upper_fence(page)];
     let fences = fences.into_iter().flatten().map(<[u8]>::len).sum();
-    space_needed::<L>(LEAF_SLOT_BYTES, count(page) + usize::from(more.is_some()), live, fences)
+    space_needed(LEAF_SLOT_BYTES, count(page) + usize::from(more.is_some()), live, fences)
 }

@@ -14,7 +14,6 @@ use super::layout::{Contents, DenseLayout};
 use super::semi::record_bytes;
 use super::shape::{KeyShape, numeric, stem_len};
 use super::write::room;
-use crate::node::ladder::Hints;
 use crate::node::layout::{common_prefix, rest_len};
 use std::marker::PhantomData;
 
@@ -73,7 +72,7 @@ impl<V: DenseLayout> Run<V> {
             contents,
             room,
             most_slots,
-            rest: rest_len::<Hints>(key.len() - shared),
+            rest: rest_len(key.len() - shared),
             layout: PhantomData,
         })
     }

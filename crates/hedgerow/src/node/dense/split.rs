@@ -18,7 +18,6 @@ use super::records::comparison_space;
 use super::semi::record_bytes;
 use super::shape::numeric;
 use super::write::{DenseMut, copy_lsn, room};
-use crate::node::ladder::Ladder;
 use crate::node::layout::{LOWER_LEN, count, lower_fence, u16_at, upper_fence};
 use crate::node::write::NodeMut;
 use crate::page::header::PageKind;
@@ -57,10 +56,8 @@ enum Cut {
 impl<V: DenseLayout> DenseMut<'_, V> {
     /// Chooses what to do about a record that was refused; `value_len` is the length of its value.
     /// What comes of it holds all records, and repeated as often as the record is refused it ends.
-    ///
-    /// `L` is the rung of the ladder of the comparison leaves.
-    pub fn choose_remedy<L: Ladder>(&self, key: &[u8], value_len: usize) -> Remedy {
-        let space = comparison_space::<V, L>(self.page, Some((key.len(), value_len)));
+    pub fn choose_remedy(&self, key: &[u8], value_len: usize) -> Remedy {
+        let space = comparison_space::<V>(self.page, Some((key.len(), value_len)));
         if space <= self.page.len() / 2 || count(self.page) < 2 {
             return Remedy::ToComparison;
         }
@@ -188,14 +185,14 @@ impl<V: DenseLayout> DenseMut<'_, V> {
     ///
     /// # Panics
     /// If `split` was not chosen for this leaf as it is, or the pages differ in size.
-    pub fn split_into<L: Ladder>(&mut self, split: &DenseSplit, right: &mut [u8], is_kept: bool) {
+    pub fn split_into(&mut self, split: &DenseSplit, right: &mut [u8], is_kept: bool) {
         assert_eq!(self.page.len(), right.len(), "pages of one tree have one size");
         let separator = Some(split.separator.as_slice());
         let (lower, upper) = fences(self.page);
         let (lower, upper) = (lower.as_deref(), upper.as_deref());
         match &split.cut {
             Cut::Above { slots, like } => {
-                format_empty::<V, L>(right, separator, upper, like.as_ref().filter(|_| is_kept));
+                format_empty::<V>(right, separator, upper, like.as_ref().filter(|_| is_kept));
                 V::trim(self.page, *slots);
                 self.set_fences(lower, separator);
                 copy_lsn(right, self.page);
@@ -203,7 +200,7 @@ impl<V: DenseLayout> DenseMut<'_, V> {
             Cut::Below { like } => {
                 DenseMut::<V>::copy_with_lower(right, self.page, &split.separator);
                 let like = like.as_ref().filter(|_| is_kept);
-                format_empty::<V, L>(self.page, lower, separator, like);
+                format_empty::<V>(self.page, lower, separator, like);
                 copy_lsn(self.page, right);
             }
             Cut::At(number) => {
@@ -239,7 +236,7 @@ impl<V: DenseLayout> DenseMut<'_, V> {
 }
 
 /// Makes an empty leaf: a dense one for records like this one, or a comparison leaf.
-fn format_empty<V: DenseLayout, L: Ladder>(
+fn format_empty<V: DenseLayout>(
     page: &mut [u8],
     lower: Option<&[u8]>,
     upper: Option<&[u8]>,
@@ -249,6 +246,6 @@ fn format_empty<V: DenseLayout, L: Ladder>(
         DenseMut::<V>::format(page, lower, upper, key, *value_len).is_ok()
     });
     if !dense {
-        NodeMut::<L>::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
+        NodeMut::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
     }
 }

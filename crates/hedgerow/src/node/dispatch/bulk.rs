@@ -17,8 +17,8 @@ use super::split::TELLING_RECORDS;
 use crate::node::build::Builder;
 use crate::node::dense::{DenseLayout, DenseMut, Full, Growth, Run, Semi};
 use crate::node::fingerprint::{FingerprintLeafMut, Measure};
-use crate::node::ladder::Ladder;
 use crate::node::policy::{LeafPolicy, are_strings};
+use crate::node::rung;
 
 /// Of the records that a comparison leaf holds a dense leaf may hold fewer by one in so many: it may take
 /// an eighth more space for them (`dense/criterion.rs`).
@@ -31,8 +31,8 @@ const MOST_STAGED_PAGES: usize = 64;
 /// Builds the leaves of a tree from left to right: [`Self::push`] until it takes no more, then
 /// [`Self::write`] a page and go on; at the end [`Self::write_last`] until it gives `None`.
 #[derive(Debug)]
-pub struct LeafBuilder<L> {
-    staged: Builder<L>,
+pub struct LeafBuilder {
+    staged: Builder,
     policy: LeafPolicy,
     fill_percent: u8,
     plan: Plan,
@@ -53,7 +53,7 @@ enum Plan {
     FullyDense(Run<Full>),
 }
 
-impl<L: Ladder> LeafBuilder<L> {
+impl LeafBuilder {
     /// Begins the leaves of a tree; the fill as for [`Builder::new`].
     pub fn new(page_bytes: usize, fill_percent: u8, policy: LeafPolicy) -> Self {
         LeafBuilder {
@@ -80,7 +80,9 @@ impl<L: Ladder> LeafBuilder<L> {
     #[inline]
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         match self.plan {
-            Plan::Open => self.staged.push(key, value) || L::HINTS && self.push_beyond(key, value),
+            Plan::Open => {
+                self.staged.push(key, value) || rung::HINTS && self.push_beyond(key, value)
+            }
             _ => self.push_planned(key, value),
         }
     }
@@ -241,7 +243,7 @@ impl<L: Ladder> LeafBuilder<L> {
     /// be called again with another page.
     pub fn write_last(&mut self, page: &mut [u8]) -> Option<Vec<u8>> {
         let count = self.staged.staged();
-        if L::HINTS && count > 0 && matches!(self.plan, Plan::Open) {
+        if rung::HINTS && count > 0 && matches!(self.plan, Plan::Open) {
             let dense = (count >= TELLING_RECORDS).then(|| self.choose_dense(count)).flatten();
             self.plan = dense.or_else(|| self.choose_fingerprint()).unwrap_or(Plan::Comparison);
         }
@@ -281,12 +283,7 @@ impl<L: Ladder> LeafBuilder<L> {
 
 /// Whether a record goes on with the run that all staged ones are, and is counted in it.
 #[inline]
-fn goes_on<V: DenseLayout, L: Ladder>(
-    run: &mut Run<V>,
-    staged: &Builder<L>,
-    key: &[u8],
-    value: &[u8],
-) -> bool {
+fn goes_on<V: DenseLayout>(run: &mut Run<V>, staged: &Builder, key: &[u8], value: &[u8]) -> bool {
     run.count() == staged.staged()
         && staged.records.total_bytes() + key.len() + value.len()
             <= MOST_STAGED_PAGES * staged.page_bytes
@@ -294,7 +291,7 @@ fn goes_on<V: DenseLayout, L: Ladder>(
 }
 
 /// What the first `count` records take in a fingerprint leaf with a prefix of so many bytes.
-fn measure<L: Ladder>(staged: &Builder<L>, count: usize, shared: usize) -> Measure {
+fn measure(staged: &Builder, count: usize, shared: usize) -> Measure {
     let lens = staged.records.lens(count);
     lens.fold(Measure::default(), |sum, (key_len, value_len)| {
         sum + Measure::record(key_len.saturating_sub(shared), value_len)
@@ -302,7 +299,7 @@ fn measure<L: Ladder>(staged: &Builder<L>, count: usize, shared: usize) -> Measu
 }
 
 /// Bytes that a fingerprint leaf of the first `count` records takes with this upper fence.
-fn fingerprint_space<L: Ladder>(staged: &Builder<L>, count: usize, upper: Option<&[u8]>) -> usize {
+fn fingerprint_space(staged: &Builder, count: usize, upper: Option<&[u8]>) -> usize {
     let fences = staged.lower.as_ref().map_or(0, Vec::len) + upper.map_or(0, <[u8]>::len);
     measure(staged, count, staged.shared(upper)).space(fences)
 }

@@ -6,26 +6,24 @@
 use super::{Leaf, LeafLayout, plain_leaf};
 use crate::node::dense::{DenseMut, Full, Semi};
 use crate::node::fingerprint::FingerprintLeafMut;
-use crate::node::ladder::{Hints, Ladder};
+use crate::node::rung;
 use crate::node::search::Position;
 use crate::node::write::{NoSpace, NodeMut};
 use crate::page::header::{PageKind, set_newest_lsn};
 use crate::types::Lsn;
 use hedgerow_sync::optimistic::PlainBytes;
-use std::marker::PhantomData;
 
 /// A leaf of any layout to change.
 #[derive(Debug)]
-pub struct LeafMut<'a, L = Hints> {
+pub struct LeafMut<'a> {
     pub(super) page: &'a mut [u8],
-    ladder: PhantomData<L>,
 }
 
-impl<'a, L: Ladder> LeafMut<'a, L> {
+impl<'a> LeafMut<'a> {
     /// Wraps a leaf that has passed its check at page-in or was formatted by this build.
     #[inline]
     pub fn new(page: &'a mut [u8]) -> Self {
-        LeafMut { page, ladder: PhantomData }
+        LeafMut { page }
     }
 
     /// Makes an empty comparison or fingerprint leaf out of a page, for keys `lower < key <= upper`
@@ -39,20 +37,20 @@ impl<'a, L: Ladder> LeafMut<'a, L> {
         if layout == LeafLayout::Fingerprint {
             FingerprintLeafMut::format(page, lower, upper);
         } else {
-            NodeMut::<L>::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
+            NodeMut::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
         }
         LeafMut::new(page)
     }
 
     /// The leaf, to read.
     #[inline]
-    pub fn as_leaf(&self) -> Leaf<PlainBytes<'_>, L> {
+    pub fn as_leaf(&self) -> Leaf<PlainBytes<'_>> {
         plain_leaf(self.page)
     }
 
     #[inline(always)]
     pub(super) fn layout(&self) -> LeafLayout {
-        if L::HINTS { LeafLayout::of(self.page) } else { LeafLayout::Comparison }
+        if rung::HINTS { LeafLayout::of(self.page) } else { LeafLayout::Comparison }
     }
 
     /// Notes the LSN of a change of the leaf's records.
@@ -69,7 +67,7 @@ impl<'a, L: Ladder> LeafMut<'a, L> {
     pub fn insert(&mut self, at: Position, key: &[u8], value: &[u8]) -> Result<(), NoSpace> {
         debug_assert!(!at.found);
         match self.layout() {
-            LeafLayout::Comparison => NodeMut::<L>::new(self.page).insert(at.index, key, value),
+            LeafLayout::Comparison => NodeMut::new(self.page).insert(at.index, key, value),
             LeafLayout::Fingerprint => FingerprintLeafMut::new(self.page).insert(key, value),
             LeafLayout::SemiDense => {
                 DenseMut::<Semi>::new(self.page).insert(key, value).map_err(|_| NoSpace)
@@ -90,7 +88,7 @@ impl<'a, L: Ladder> LeafMut<'a, L> {
     #[inline]
     pub fn update(&mut self, place: usize, value: &[u8]) -> Result<(), NoSpace> {
         match self.layout() {
-            LeafLayout::Comparison => NodeMut::<L>::new(self.page).update(place, value),
+            LeafLayout::Comparison => NodeMut::new(self.page).update(place, value),
             LeafLayout::Fingerprint => FingerprintLeafMut::new(self.page).update(place, value),
             LeafLayout::SemiDense => {
                 DenseMut::<Semi>::new(self.page).update(place, value).map_err(|_| NoSpace)
@@ -108,7 +106,7 @@ impl<'a, L: Ladder> LeafMut<'a, L> {
     #[inline]
     pub fn remove(&mut self, place: usize) {
         match self.layout() {
-            LeafLayout::Comparison => NodeMut::<L>::new(self.page).remove(place),
+            LeafLayout::Comparison => NodeMut::new(self.page).remove(place),
             LeafLayout::Fingerprint => FingerprintLeafMut::new(self.page).remove(place),
             LeafLayout::SemiDense => DenseMut::<Semi>::new(self.page).remove(place),
             LeafLayout::FullyDense => DenseMut::<Full>::new(self.page).remove(place),

@@ -7,9 +7,9 @@
 use super::{Leaf, LeafLayout, plain_leaf};
 use crate::node::dense::{self, DenseMut, Full, Growth, Semi};
 use crate::node::fingerprint::{self, FingerprintLeafMut};
-use crate::node::ladder::Ladder;
 use crate::node::layout::{lower_fence, upper_fence};
 use crate::node::records::Records;
+use crate::node::rung;
 use crate::node::write::{NoSpace, NodeMut};
 use crate::page::header::NEWEST_LSN;
 
@@ -18,12 +18,12 @@ use crate::page::header::NEWEST_LSN;
 /// # Errors
 /// [`NoSpace`] if the layout does not go with the records, or they do not fit. The rungs of the ladder
 /// below the top know one layout.
-pub fn convert<L: Ladder>(page: &mut [u8], to: LeafLayout) -> Result<(), NoSpace> {
+pub fn convert(page: &mut [u8], to: LeafLayout) -> Result<(), NoSpace> {
     let from = LeafLayout::of(page);
     if from == to {
         return Ok(());
     }
-    if !L::HINTS {
+    if !rung::HINTS {
         return Err(NoSpace);
     }
     match (from, to) {
@@ -33,13 +33,13 @@ pub fn convert<L: Ladder>(page: &mut [u8], to: LeafLayout) -> Result<(), NoSpace
         (LeafLayout::Fingerprint, LeafLayout::Comparison) => {
             fingerprint::fingerprint_to_comparison(page)
         }
-        (LeafLayout::SemiDense, LeafLayout::Comparison) => dense::to_comparison::<Semi, L>(page),
-        (LeafLayout::FullyDense, LeafLayout::Comparison) => dense::to_comparison::<Full, L>(page),
+        (LeafLayout::SemiDense, LeafLayout::Comparison) => dense::to_comparison::<Semi>(page),
+        (LeafLayout::FullyDense, LeafLayout::Comparison) => dense::to_comparison::<Full>(page),
         _ => {
             let old = page.to_vec();
-            let records = records_of::<L>(&old);
+            let records = records_of(&old);
             let fences = (lower_fence(&old), upper_fence(&old));
-            build::<L>(page, to, fences, &records, dense::growth_of(&old))?;
+            build(page, to, fences, &records, dense::growth_of(&old))?;
             page[NEWEST_LSN..NEWEST_LSN + 8].copy_from_slice(&old[NEWEST_LSN..NEWEST_LSN + 8]);
             Ok(())
         }
@@ -50,15 +50,15 @@ pub fn convert<L: Ladder>(page: &mut [u8], to: LeafLayout) -> Result<(), NoSpace
 ///
 /// # Errors
 /// As for [`convert`].
-pub fn convert_for<L: Ladder>(
+pub fn convert_for(
     page: &mut [u8],
     to: LeafLayout,
     key: &[u8],
     value_len: usize,
 ) -> Result<(), NoSpace> {
     let mut copy = page.to_vec();
-    convert::<L>(&mut copy, to)?;
-    if !plain_leaf::<L>(&copy).has_room(key, value_len) {
+    convert(&mut copy, to)?;
+    if !plain_leaf(&copy).has_room(key, value_len) {
         return Err(NoSpace);
     }
     page.copy_from_slice(&copy);
@@ -66,8 +66,8 @@ pub fn convert_for<L: Ladder>(
 }
 
 /// Copies of all records of a leaf, in order.
-pub(super) fn records_of<L: Ladder>(page: &[u8]) -> Records {
-    match plain_leaf::<L>(page) {
+pub(super) fn records_of(page: &[u8]) -> Records {
+    match plain_leaf(page) {
         Leaf::Comparison(leaf) => leaf.records_sorted(),
         Leaf::Fingerprint(leaf) => leaf.records_sorted(),
         Leaf::SemiDense(leaf) => leaf.records_sorted(),
@@ -79,7 +79,7 @@ pub(super) fn records_of<L: Ladder>(page: &[u8]) -> Records {
 ///
 /// # Errors
 /// [`NoSpace`] as for [`convert`].
-pub(super) fn build<L: Ladder>(
+pub(super) fn build(
     page: &mut [u8],
     layout: LeafLayout,
     (lower, upper): (Option<&[u8]>, Option<&[u8]>),
@@ -87,8 +87,8 @@ pub(super) fn build<L: Ladder>(
     growth: Growth,
 ) -> Result<(), NoSpace> {
     match layout {
-        LeafLayout::Comparison => NodeMut::<L>::build(page, lower, upper, records).map(drop),
-        _ if !L::HINTS => Err(NoSpace),
+        LeafLayout::Comparison => NodeMut::build(page, lower, upper, records).map(drop),
+        _ if !rung::HINTS => Err(NoSpace),
         LeafLayout::Fingerprint => FingerprintLeafMut::build(page, lower, upper, records).map(drop),
         LeafLayout::SemiDense => DenseMut::<Semi>::build(page, lower, upper, records, growth)
             .map(drop)

@@ -5,14 +5,14 @@
 
 use super::{Leaf, LeafLayout};
 use crate::node::fingerprint::FingerprintLeafMut;
-use crate::node::ladder::Ladder;
+use crate::node::rung;
 use crate::node::search::Position;
 use hedgerow_sync::optimistic::PlainBytes;
 
-impl<'a, L: Ladder> Leaf<PlainBytes<'a>, L> {
+impl<'a> Leaf<PlainBytes<'a>> {
     /// Sorts the records of a private copy, if they are not in order.
     pub fn put_in_order(page: &mut [u8]) {
-        if L::HINTS && LeafLayout::of(page) == LeafLayout::Fingerprint {
+        if rung::HINTS && LeafLayout::of(page) == LeafLayout::Fingerprint {
             FingerprintLeafMut::new(page).sort();
         }
     }

@@ -8,17 +8,17 @@ use super::convert::{build, records_of};
 use super::{Leaf, LeafLayout, adapt, plain_leaf};
 use crate::node::dense::{DenseLayout, DenseNode, MAX_SLOTS, Semi, growth_of};
 use crate::node::fingerprint::{self, FingerprintLeafMut};
-use crate::node::ladder::Ladder;
 use crate::node::layout::{LEAF_SLOT_BYTES, common_prefix, lower_fence, rest_len, upper_fence};
 use crate::node::merge::{merge_space, newest_lsn};
 use crate::node::policy::{LeafPolicy, are_strings};
+use crate::node::rung;
 use crate::node::write::{NoSpace, NodeMut};
 use crate::page::header::NEWEST_LSN;
 use hedgerow_sync::optimistic::PageBytes;
 
 /// Bytes that a leaf would use which holds what `left` and its right neighbour `right` hold, in the
 /// layout that [`merge_leaves`] would give it; more than a page if they cannot be merged. Never too few.
-pub fn merge_leaf_space<L: Ladder>(
+pub fn merge_leaf_space(
     left: &[u8],
     right: &[u8],
     policy: LeafPolicy,
@@ -28,8 +28,8 @@ pub fn merge_leaf_space<L: Ladder>(
         return usize::MAX;
     }
     let in_their_layout = match (LeafLayout::of(left), LeafLayout::of(right)) {
-        _ if !L::HINTS => return merge_space::<L>(left, right),
-        (LeafLayout::Comparison, LeafLayout::Comparison) => merge_space::<L>(left, right),
+        _ if !rung::HINTS => return merge_space(left, right),
+        (LeafLayout::Comparison, LeafLayout::Comparison) => merge_space(left, right),
         (LeafLayout::Fingerprint, LeafLayout::Fingerprint) => fingerprint::merge_space(left, right),
         _ => 0,
     };
@@ -38,8 +38,8 @@ pub fn merge_leaf_space<L: Ladder>(
     }
     // The merged leaf may get another layout, in which it takes more.
     let mut copy = left.to_vec();
-    match merge_leaves::<L>(&mut copy, right, policy, scans_are_common) {
-        Ok(()) => plain_leaf::<L>(&copy).used_bytes().max(in_their_layout),
+    match merge_leaves(&mut copy, right, policy, scans_are_common) {
+        Ok(()) => plain_leaf(&copy).used_bytes().max(in_their_layout),
         Err(NoSpace) => usize::MAX,
     }
 }
@@ -49,7 +49,7 @@ pub fn merge_leaf_space<L: Ladder>(
 ///
 /// # Errors
 /// [`NoSpace`] if both do not fit into one page; then nothing has changed.
-pub fn merge_leaves<L: Ladder>(
+pub fn merge_leaves(
     left: &mut [u8],
     right: &[u8],
     policy: LeafPolicy,
@@ -59,23 +59,23 @@ pub fn merge_leaves<L: Ladder>(
         return Err(NoSpace);
     }
     match (LeafLayout::of(left), LeafLayout::of(right)) {
-        _ if !L::HINTS => return NodeMut::<L>::new(left).merge(right),
+        _ if !rung::HINTS => return NodeMut::new(left).merge(right),
         (LeafLayout::Comparison, LeafLayout::Comparison) => {
-            NodeMut::<L>::new(left).merge(right)?;
+            NodeMut::new(left).merge(right)?;
         }
         (LeafLayout::Fingerprint, LeafLayout::Fingerprint) => {
             FingerprintLeafMut::new(left).merge(right)?;
         }
-        _ => return merge_records::<L>(left, right, policy, scans_are_common),
+        _ => return merge_records(left, right, policy, scans_are_common),
     }
     // Not where that leaves a leaf which the next insertion splits again.
-    if plain_leaf::<L>(left).free_bytes() >= left.len() / ADAPTED_FREE_PART {
-        adapt::<L>(left, policy, scans_are_common);
+    if plain_leaf(left).free_bytes() >= left.len() / ADAPTED_FREE_PART {
+        adapt(left, policy, scans_are_common);
     }
     Ok(())
 }
 
-impl<B: PageBytes, L: Ladder> Leaf<B, L> {
+impl<B: PageBytes> Leaf<B> {
     /// Whether this leaf and its right neighbour may fit into one: no only if they do not, found without
     /// a look at any record. Of inner nodes likewise.
     pub fn may_merge(&self, right: &Self, policy: LeafPolicy) -> bool {
@@ -123,8 +123,8 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
         match self {
             Leaf::Comparison(leaf) => leaf.payload_bytes(),
             Leaf::Fingerprint(leaf) => leaf.payload_bytes(),
-            Leaf::SemiDense(leaf) => dense_bytes::<_, _, L>(leaf, fingerprints),
-            Leaf::FullyDense(leaf) => dense_bytes::<_, _, L>(leaf, fingerprints),
+            Leaf::SemiDense(leaf) => dense_bytes(leaf, fingerprints),
+            Leaf::FullyDense(leaf) => dense_bytes(leaf, fingerprints),
         }
     }
 
@@ -165,14 +165,11 @@ const ADAPTED_FREE_PART: usize = 8;
 
 /// The least that the records of a dense leaf take in one that is not: with a slot, a fingerprint or a head, and all
 /// of the key behind the prefix and the head; the prefix can only get shorter.
-fn dense_bytes<B: PageBytes, V: DenseLayout, L: Ladder>(
-    leaf: &DenseNode<B, V>,
-    fingerprints: bool,
-) -> usize {
+fn dense_bytes<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>, fingerprints: bool) -> usize {
     let suffix_len = leaf.key_len().saturating_sub(leaf.common().prefix_len());
     let record_bytes = match fingerprints {
         true => 1 + 4 + suffix_len,
-        false => L::HEAD_BYTES + LEAF_SLOT_BYTES + rest_len::<L>(suffix_len),
+        false => rung::HEAD_BYTES + LEAF_SLOT_BYTES + rest_len(suffix_len),
     };
     // The heap of a semi-dense leaf has the lengths of values, of at most two bytes.
     let length_bytes = if V::ONE_SIZE { 0 } else { 2 };
@@ -188,15 +185,15 @@ fn numbers_of<B: PageBytes, V: DenseLayout>(leaf: &DenseNode<B, V>) -> Option<Nu
     Some(Numbers { key_len: leaf.key_len(), stem, first, last })
 }
 
-fn merge_records<L: Ladder>(
+fn merge_records(
     left: &mut [u8],
     right: &[u8],
     policy: LeafPolicy,
     scans_are_common: bool,
 ) -> Result<(), NoSpace> {
     let old = left.to_vec();
-    let mut records = records_of::<L>(&old);
-    for (key, value) in records_of::<L>(right).iter() {
+    let mut records = records_of(&old);
+    for (key, value) in records_of(right).iter() {
         records.push(key, value);
     }
     let (lower, upper) = (lower_fence(&old), upper_fence(right));
@@ -216,7 +213,7 @@ fn merge_records<L: Ladder>(
         .into_iter()
         .chain([wanted])
         .chain(other)
-        .find(|layout| build::<L>(left, *layout, (lower, upper), &records, growth).is_ok())
+        .find(|layout| build(left, *layout, (lower, upper), &records, growth).is_ok())
         .ok_or(NoSpace)?;
     let newest = newest_lsn(&old).max(newest_lsn(right));
     left[NEWEST_LSN..NEWEST_LSN + 8].copy_from_slice(&newest.to_le_bytes());

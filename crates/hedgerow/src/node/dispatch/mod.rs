@@ -31,8 +31,8 @@ pub use spread::{Spread, spread_leaves};
 
 use super::dense::{DenseNode, Full, Semi};
 use super::fingerprint::FingerprintLeaf;
-use super::ladder::{Hints, Ladder};
 use super::read::Node;
+use super::rung;
 use super::search::Position;
 use crate::page::header::{KIND, PageKind};
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
@@ -116,11 +116,11 @@ impl std::fmt::Display for LeafLayout {
     }
 }
 
-/// A leaf of any layout to read from; `L` is the rung of its tree.
+/// A leaf of any layout to read from.
 #[derive(Clone, Copy, Debug)]
-pub enum Leaf<B, L = Hints> {
+pub enum Leaf<B> {
     /// See [`LeafLayout::Comparison`].
-    Comparison(Node<B, L>),
+    Comparison(Node<B>),
     /// See [`LeafLayout::Fingerprint`].
     Fingerprint(FingerprintLeaf<B>),
     /// See [`LeafLayout::SemiDense`].
@@ -141,11 +141,11 @@ macro_rules! each {
     };
 }
 
-impl<B: PageBytes, L: Ladder> Leaf<B, L> {
+impl<B: PageBytes> Leaf<B> {
     /// Views bytes as a leaf. Nothing is checked: any other page is taken for a comparison leaf.
     #[inline(always)]
     pub fn new(bytes: B) -> Self {
-        if !L::HINTS {
+        if !rung::HINTS {
             return Leaf::Comparison(Node::new(bytes));
         }
         match LeafLayout::of_kind(bytes.field_u8::<{ KIND }>()) {
@@ -169,7 +169,7 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
 
     /// What is the same in all layouts: header, fences and prefix. Its records mean nothing.
     #[inline(always)]
-    pub fn as_node(&self) -> Node<B, L> {
+    pub fn as_node(&self) -> Node<B> {
         each!(self, leaf => Node::new(leaf.bytes()))
     }
 
@@ -280,6 +280,6 @@ impl<B: PageBytes, L: Ladder> Leaf<B, L> {
 
 /// A view of a leaf that nobody changes.
 #[inline(always)]
-pub fn plain_leaf<L: Ladder>(page: &[u8]) -> Leaf<PlainBytes<'_>, L> {
+pub fn plain_leaf(page: &[u8]) -> Leaf<PlainBytes<'_>> {
     Leaf::new(PlainBytes::new(page))
 }

@@ -11,8 +11,8 @@ use super::{LeafLayout, LeafMut, plain_leaf};
 use crate::node::cut::{Split, SplitHint};
 use crate::node::dense::{self, DenseLayout, DenseMut, DenseSplit, Full, Semi};
 use crate::node::fingerprint::{FingerprintLeaf, FingerprintLeafMut};
-use crate::node::ladder::Ladder;
 use crate::node::policy::{LeafPolicy, holds_strings};
+use crate::node::rung;
 use crate::node::write::NodeMut;
 use hedgerow_sync::optimistic::PlainBytes;
 
@@ -55,50 +55,50 @@ pub(crate) const SLOT_SLACK_BYTES: usize = 24;
 ///
 /// # Panics
 /// If the leaf is a comparison or fingerprint leaf without records, or with this one alone, which takes any value.
-pub fn remedy<L: Ladder>(
+pub fn remedy(
     page: &mut [u8],
     key: &[u8],
     value_len: usize,
     policy: LeafPolicy,
     scans_are_common: bool,
 ) -> Remedy {
-    let leaf = LeafMut::<L>::new(page);
+    let leaf = LeafMut::new(page);
     let layout = leaf.layout();
     match layout {
-        LeafLayout::SemiDense => return of_dense::<Semi, L>(page, key, value_len),
-        LeafLayout::FullyDense => return of_dense::<Full, L>(page, key, value_len),
+        LeafLayout::SemiDense => return of_dense::<Semi>(page, key, value_len),
+        LeafLayout::FullyDense => return of_dense::<Full>(page, key, value_len),
         LeafLayout::Comparison | LeafLayout::Fingerprint => {}
     }
-    if L::HINTS && layout == LeafLayout::Comparison {
+    if rung::HINTS && layout == LeafLayout::Comparison {
         let is_dense = match policy.dense() {
-            Some(LeafLayout::SemiDense) => become_dense::<Semi, L>(page, key, value_len),
-            Some(_) => become_dense::<Full, L>(page, key, value_len),
+            Some(LeafLayout::SemiDense) => become_dense::<Semi>(page, key, value_len),
+            Some(_) => become_dense::<Full>(page, key, value_len),
             None => false,
         };
         if is_dense {
             return Remedy::Converted;
         }
-        let wanted = policy.slotted(|| holds_strings::<L>(page), scans_are_common);
-        if wanted != layout && convert_for::<L>(page, wanted, key, value_len).is_ok() {
+        let wanted = policy.slotted(|| holds_strings(page), scans_are_common);
+        if wanted != layout && convert_for(page, wanted, key, value_len).is_ok() {
             return Remedy::Converted;
         }
     }
-    if L::HINTS
+    if rung::HINTS
         && layout == LeafLayout::Fingerprint
         && let Some(dense) = policy.dense()
         && may_be_numbers(page)
-        && convert::<L>(page, dense).is_ok()
+        && convert(page, dense).is_ok()
     {
         return Remedy::Converted;
     }
-    Remedy::Split(LeafSplit::Slotted(cut::<L>(page, key, value_len, policy)))
+    Remedy::Split(LeafSplit::Slotted(cut(page, key, value_len, policy)))
 }
 
 /// Chooses the cut of a leaf between two keys that contend for it, near their middle. A fingerprint leaf is sorted. `None` if
 /// one of them has no record in this leaf, or there is no such cut.
-pub fn split_between<L: Ladder>(page: &mut [u8], one: &[u8], other: &[u8]) -> Option<LeafSplit> {
+pub fn split_between(page: &mut [u8], one: &[u8], other: &[u8]) -> Option<LeafSplit> {
     let (low, high) = if one < other { (one, other) } else { (other, one) };
-    let leaf = plain_leaf::<L>(page);
+    let leaf = plain_leaf(page);
     let node = leaf.as_node();
     if low == high || !node.covers(low) || !node.covers(high) {
         return None;
@@ -110,7 +110,7 @@ pub fn split_between<L: Ladder>(page: &mut [u8], one: &[u8], other: &[u8]) -> Op
     let (below, above) = (below.index, above.index);
     match leaf.layout() {
         LeafLayout::Comparison => {
-            NodeMut::<L>::new(page).choose_split_between(below, above).map(LeafSplit::Slotted)
+            NodeMut::new(page).choose_split_between(below, above).map(LeafSplit::Slotted)
         }
         LeafLayout::Fingerprint => {
             FingerprintLeafMut::new(page).choose_split_between(low, high).map(LeafSplit::Slotted)
@@ -138,49 +138,47 @@ fn may_be_numbers(page: &mut [u8]) -> bool {
 }
 
 /// Chooses the cut of a comparison or fingerprint leaf.
-fn cut<L: Ladder>(page: &mut [u8], key: &[u8], value_len: usize, policy: LeafPolicy) -> Split {
-    let at = LeafMut::<L>::new(page).as_leaf().find(key);
+fn cut(page: &mut [u8], key: &[u8], value_len: usize, policy: LeafPolicy) -> Split {
+    let at = LeafMut::new(page).as_leaf().find(key);
     let hint = match at.found {
         // A record that grows says nothing of where the next one goes.
         true => SplitHint::Middle,
         false => SplitHint::Insert { index: at.index, key, value_bytes: value_len },
     };
-    if L::HINTS && LeafLayout::of(page) == LeafLayout::Fingerprint {
+    if rung::HINTS && LeafLayout::of(page) == LeafLayout::Fingerprint {
         return FingerprintLeafMut::new(page).choose_split(hint);
     }
-    let node = NodeMut::<L>::new(page);
+    let node = NodeMut::new(page);
     let towards_dense = match policy.dense() {
-        _ if !L::HINTS || at.found => None,
-        Some(LeafLayout::SemiDense) => {
-            dense::choose_cut::<Semi, L>(&node, at.index, key, value_len)
-        }
-        Some(_) => dense::choose_cut::<Full, L>(&node, at.index, key, value_len),
+        _ if !rung::HINTS || at.found => None,
+        Some(LeafLayout::SemiDense) => dense::choose_cut::<Semi>(&node, at.index, key, value_len),
+        Some(_) => dense::choose_cut::<Full>(&node, at.index, key, value_len),
         None => None,
     };
     towards_dense.unwrap_or_else(|| node.choose_split(hint))
 }
 
-fn become_dense<V: DenseLayout, L: Ladder>(page: &mut [u8], key: &[u8], value_len: usize) -> bool {
-    DenseMut::<V>::from_comparison::<L>(page, key, value_len).is_ok()
+fn become_dense<V: DenseLayout>(page: &mut [u8], key: &[u8], value_len: usize) -> bool {
+    DenseMut::<V>::from_comparison(page, key, value_len).is_ok()
 }
 
-fn of_dense<V: DenseLayout, L: Ladder>(page: &mut [u8], key: &[u8], value_len: usize) -> Remedy {
-    match DenseMut::<V>::new(page).choose_remedy::<L>(key, value_len) {
+fn of_dense<V: DenseLayout>(page: &mut [u8], key: &[u8], value_len: usize) -> Remedy {
+    match DenseMut::<V>::new(page).choose_remedy(key, value_len) {
         dense::Remedy::Split(split) => Remedy::Split(LeafSplit::Dense(split)),
         dense::Remedy::ToComparison => {
-            dense::to_comparison::<V, L>(page).expect("it was seen to fit with one record more");
+            dense::to_comparison::<V>(page).expect("it was seen to fit with one record more");
             Remedy::Converted
         }
     }
 }
 
-impl<L: Ladder> LeafMut<'_, L> {
+impl LeafMut<'_> {
     /// Whether both sides of a cut of a comparison or fingerprint leaf with any separator, not only one
     /// that was chosen, fit into a page.
     pub fn fits_split(&mut self, split: &Split) -> bool {
         match self.layout() {
             LeafLayout::Fingerprint => FingerprintLeafMut::new(self.page).fits_split(split),
-            _ => NodeMut::<L>::new(self.page).fits_split(split),
+            _ => NodeMut::new(self.page).fits_split(split),
         }
     }
 
@@ -202,19 +200,19 @@ impl<L: Ladder> LeafMut<'_, L> {
                 let is_kept = policy.dense() == Some(layout);
                 match layout {
                     LeafLayout::SemiDense => {
-                        DenseMut::<Semi>::new(self.page).split_into::<L>(split, right, is_kept);
+                        DenseMut::<Semi>::new(self.page).split_into(split, right, is_kept);
                     }
-                    _ => DenseMut::<Full>::new(self.page).split_into::<L>(split, right, is_kept),
+                    _ => DenseMut::<Full>::new(self.page).split_into(split, right, is_kept),
                 }
             }
             (LeafSplit::Slotted(split), LeafLayout::Fingerprint) => {
                 FingerprintLeafMut::new(self.page).split_into(split, right);
             }
             (LeafSplit::Slotted(split), _) => {
-                NodeMut::<L>::new(self.page).split_into(split, right);
+                NodeMut::new(self.page).split_into(split, right);
             }
         }
-        [&mut *self.page, right].map(|side| adapt::<L>(side, policy, scans_are_common))
+        [&mut *self.page, right].map(|side| adapt(side, policy, scans_are_common))
     }
 }
 
@@ -229,21 +227,21 @@ pub struct Adapted {
 
 /// Gives a comparison or fingerprint leaf the one of the two layouts that the policy wants for it, and a dense one that the
 /// policy does not want another layout, if it fits (key-adaptation).
-pub fn adapt<L: Ladder>(page: &mut [u8], policy: LeafPolicy, scans_are_common: bool) -> Adapted {
+pub fn adapt(page: &mut [u8], policy: LeafPolicy, scans_are_common: bool) -> Adapted {
     let layout = LeafLayout::of(page);
-    if !L::HINTS || policy.dense() == Some(layout) {
+    if !rung::HINTS || policy.dense() == Some(layout) {
         return Adapted::default();
     }
     if layout.is_dense() {
         // Numbers are no strings.
         let wanted = [policy.dense(), Some(policy.slotted(|| false, scans_are_common))];
-        let changed = wanted.into_iter().flatten().any(|to| convert::<L>(page, to).is_ok());
+        let changed = wanted.into_iter().flatten().any(|to| convert(page, to).is_ok());
         return Adapted { changed, strings: None };
     }
-    if policy == LeafPolicy::Adaptive && plain_leaf::<L>(page).count() < TELLING_RECORDS {
+    if policy == LeafPolicy::Adaptive && plain_leaf(page).count() < TELLING_RECORDS {
         return Adapted::default();
     }
     let mut strings = None;
-    let wanted = policy.slotted(|| *strings.insert(holds_strings::<L>(page)), scans_are_common);
-    Adapted { changed: wanted != layout && convert::<L>(page, wanted).is_ok(), strings }
+    let wanted = policy.slotted(|| *strings.insert(holds_strings(page)), scans_are_common);
+    Adapted { changed: wanted != layout && convert(page, wanted).is_ok(), strings }
 }

@@ -11,7 +11,6 @@
 use super::convert::{build, records_of};
 use super::{LeafLayout, plain_leaf};
 use crate::node::dense::Growth;
-use crate::node::ladder::Ladder;
 use crate::node::layout::{
     LEAF_SLOT_BYTES, common_prefix, count, lower_fence, prefix, rest_len, slots, space_needed,
     upper_fence,
@@ -19,13 +18,13 @@ use crate::node::layout::{
 use crate::node::merge::newest_lsn;
 use crate::node::read::Node;
 use crate::node::records::Records;
+use crate::node::rung;
 use crate::node::separator;
 use crate::node::suffix::Suffix;
 use crate::node::write::NodeMut;
 use crate::page::header::{NEWEST_LSN, PageKind};
 use hedgerow_sync::optimistic::PlainBytes;
 use std::borrow::Cow;
-use std::marker::PhantomData;
 use std::ops::Range;
 
 /// A cut is moved by one record in so many of a leaf at most, to where the separator is short.
@@ -50,11 +49,7 @@ pub struct Spread {
 /// any leaf.
 ///
 /// `None`: it does not fit, or the leaves are not of one slotted layout, or not side by side.
-pub fn spread_leaves<L: Ladder>(
-    leaves: &[&[u8]],
-    into: usize,
-    most_bytes: usize,
-) -> Option<Spread> {
+pub fn spread_leaves(leaves: &[&[u8]], into: usize, most_bytes: usize) -> Option<Spread> {
     let (first, last) = (leaves.first()?, leaves.last()?);
     let layout = LeafLayout::of(first);
     let is_alike = |leaf: &&[u8]| leaf.len() == first.len() && LeafLayout::of(leaf) == layout;
@@ -72,13 +67,13 @@ pub fn spread_leaves<L: Ladder>(
         newest,
     };
     match layout {
-        LeafLayout::Comparison => spread::<L>(&InPages::<L>::of(leaves), into, &shape),
+        LeafLayout::Comparison => spread(&InPages::of(leaves), into, &shape),
         _ => {
             let mut records = Records::default();
             for leaf in leaves {
-                records_of::<L>(leaf).move_end(0, &mut records);
+                records_of(leaf).move_end(0, &mut records);
             }
-            spread::<L>(&TakenOut::<L> { records, layout, ladder: PhantomData }, into, &shape)
+            spread(&TakenOut { records, layout }, into, &shape)
         }
     }
 }
@@ -118,12 +113,12 @@ trait Source {
     ) -> Option<()>;
 }
 
-fn spread<L: Ladder>(source: &impl Source, into: usize, shape: &Shape<'_>) -> Option<Spread> {
+fn spread(source: &impl Source, into: usize, shape: &Shape<'_>) -> Option<Spread> {
     // Each of several leaves has a record at least, so that there is a separator behind it.
     if into == 0 || into > 1 && source.len() < into {
         return None;
     }
-    let costs = Costs::of(source, shared_bytes::<L>(shape.fences));
+    let costs = Costs::of(source, shared_bytes(shape.fences));
     let near = (source.len() / into / NEAR_PART).min(NEAR_MOST);
     let tries = [Some(near), Some(0).filter(|_| near > 0)];
     tries.into_iter().flatten().find_map(|near| {
@@ -133,22 +128,21 @@ fn spread<L: Ladder>(source: &impl Source, into: usize, shape: &Shape<'_>) -> Op
 }
 
 /// Bytes that all keys between two fences share.
-fn shared_bytes<L: Ladder>((lower, upper): Fences<'_>) -> usize {
+fn shared_bytes((lower, upper): Fences<'_>) -> usize {
     match (lower, upper) {
-        (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
+        (Some(lower), Some(upper)) if rung::PREFIX => common_prefix(lower, upper),
         _ => 0,
     }
 }
 
 /// Records of neighbouring comparison leaves, where they lie.
-struct InPages<'p, L> {
+struct InPages<'p> {
     leaves: &'p [&'p [u8]],
     /// Number of records before each leaf, and of all.
     before: Vec<usize>,
-    ladder: PhantomData<L>,
 }
 
-impl<'p, L: Ladder> InPages<'p, L> {
+impl<'p> InPages<'p> {
     fn of(leaves: &'p [&'p [u8]]) -> Self {
         let mut before = Vec::with_capacity(leaves.len() + 1);
         let mut sum = 0;
@@ -157,7 +151,7 @@ impl<'p, L: Ladder> InPages<'p, L> {
             sum += count(leaf);
             sum
         }));
-        InPages { leaves, before, ladder: PhantomData }
+        InPages { leaves, before }
     }
 
     /// The parts of leaves that some of the records are.
@@ -170,7 +164,7 @@ impl<'p, L: Ladder> InPages<'p, L> {
     }
 }
 
-impl<L: Ladder> Source for InPages<'_, L> {
+impl Source for InPages<'_> {
     fn len(&self) -> usize {
         self.before.last().copied().unwrap_or(0)
     }
@@ -178,7 +172,7 @@ impl<L: Ladder> Source for InPages<'_, L> {
     fn key(&self, index: usize) -> Cow<'_, [u8]> {
         let leaf = self.before.partition_point(|before| *before <= index) - 1;
         let mut key = Vec::new();
-        Node::<_, L>::new(PlainBytes::new(self.leaves[leaf]))
+        Node::new(PlainBytes::new(self.leaves[leaf]))
             .append_key(index - self.before[leaf], &mut key);
         key.into()
     }
@@ -188,7 +182,7 @@ impl<L: Ladder> Source for InPages<'_, L> {
             let prefix_len = prefix(leaf).len();
             slots(leaf, 0..count(leaf)).map(move |slot| {
                 let suffix_len = (prefix_len + slot.suffix_len).saturating_sub(shared);
-                rest_len::<L>(suffix_len) + slot.value_len + LEAF_SLOT_BYTES + L::HEAD_BYTES
+                rest_len(suffix_len) + slot.value_len + LEAF_SLOT_BYTES + rung::HEAD_BYTES
             })
         })
     }
@@ -200,21 +194,21 @@ impl<L: Ladder> Source for InPages<'_, L> {
         range: Range<usize>,
         most_bytes: usize,
     ) -> Option<()> {
-        let shared = shared_bytes::<L>(fences);
+        let shared = shared_bytes(fences);
         let mut live = 0;
         for (leaf, part) in self.parts(range.clone()) {
             let prefix_len = prefix(leaf).len();
             for slot in slots(leaf, part) {
                 let suffix_len = (prefix_len + slot.suffix_len).saturating_sub(shared);
-                live += rest_len::<L>(suffix_len) + slot.value_len;
+                live += rest_len(suffix_len) + slot.value_len;
             }
         }
         let (lower, upper) = fences;
         let fence_bytes = lower.map_or(0, <[u8]>::len) + upper.map_or(0, <[u8]>::len);
-        if space_needed::<L>(LEAF_SLOT_BYTES, range.len(), live, fence_bytes) > most_bytes {
+        if space_needed(LEAF_SLOT_BYTES, range.len(), live, fence_bytes) > most_bytes {
             return None;
         }
-        let mut leaf = NodeMut::<L>::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
+        let mut leaf = NodeMut::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
         leaf.reserve_heads(range.len());
         for (from, part) in self.parts(range) {
             leaf.append_from(from, part);
@@ -225,13 +219,12 @@ impl<L: Ladder> Source for InPages<'_, L> {
 }
 
 /// Copies of the records of leaves of another layout.
-struct TakenOut<L> {
+struct TakenOut {
     records: Records,
     layout: LeafLayout,
-    ladder: PhantomData<L>,
 }
 
-impl<L: Ladder> Source for TakenOut<L> {
+impl Source for TakenOut {
     fn len(&self) -> usize {
         self.records.len()
     }
@@ -255,8 +248,8 @@ impl<L: Ladder> Source for TakenOut<L> {
         most_bytes: usize,
     ) -> Option<()> {
         let part = self.records.part(range);
-        build::<L>(page, self.layout, fences, &part, Growth::Up).ok()?;
-        (plain_leaf::<L>(page).used_bytes() <= most_bytes).then_some(())
+        build(page, self.layout, fences, &part, Growth::Up).ok()?;
+        (plain_leaf(page).used_bytes() <= most_bytes).then_some(())
     }
 }
 

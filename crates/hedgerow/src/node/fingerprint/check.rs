@@ -10,7 +10,6 @@ use super::super::check::{
     Records, expected_prefix, flags_and_fences, is_page_size, slots_and_heap_bounds,
 };
 use super::super::defect::Defect;
-use super::super::ladder::Hints;
 use super::super::layout::{
     LOWER_INFINITE, LOWER_LEN, PREFIX_LEN, RUN, UPPER_INFINITE, UPPER_LEN, VALUE_LEN_MASK, count,
     fences_start, heap_live, heap_start, lower_fence, max_key_bytes, max_record_bytes, prefix,
@@ -110,7 +109,7 @@ fn fixed_fields(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
     if u16_at(page, FUNCTION_FIELD) != FUNCTION {
         found(Defect::FingerprintFunction(u16_at(page, FUNCTION_FIELD)));
     }
-    if !flags_and_fences::<Hints>(page, LOWER_INFINITE | UPPER_INFINITE | WIDE, found) {
+    if !flags_and_fences(page, LOWER_INFINITE | UPPER_INFINITE | WIDE, found) {
         return false;
     }
     let (capacity, count) = (u16_at(page, CAPACITY), count(page));
@@ -179,7 +178,7 @@ fn keys(page: &[u8], defects: &mut Vec<Defect>) {
         defects.push(Defect::FenceOrder);
     }
     let shared = prefix(page);
-    let expected = expected_prefix::<Hints>(page);
+    let expected = expected_prefix(page);
     if shared.len() != expected {
         defects.push(Defect::PrefixLength { stored: shared.len(), expected });
     }

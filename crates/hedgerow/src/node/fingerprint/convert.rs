@@ -5,13 +5,13 @@
 //! image that a checkpoint is owed may have either layout. Bytes are those of a page that has
 //! passed the check of its kind at page-in.
 
-use super::super::ladder::{Hints, Ladder};
 use super::super::layout::{
     LAST_INSERT, LEAF_SLOT_BYTES, RUN, common_prefix, count, lower_fence, max_record_bytes, prefix,
     rest_len, slots as node_slots, space_needed, upper_fence,
 };
 use super::super::read::Node;
 use super::super::records::Records;
+use super::super::rung;
 use super::super::suffix::Suffix;
 use super::super::write::{Appended, NoSpace, NodeMut};
 use super::layout::{Measure, slots};
@@ -39,11 +39,11 @@ pub fn comparison_to_fingerprint(page: &mut [u8]) -> Result<(), NoSpace> {
         return Err(NoSpace);
     }
     let heads: Vec<([u8; 4], usize)> =
-        (0..count).map(|index| Suffix::read::<Hints>(&old, index).head()).collect();
+        (0..count).map(|index| Suffix::read(&old, index).head()).collect();
     let mut leaf = FingerprintLeafMut::format(page, fences[0], fences[1]);
     leaf.reserve(sum);
     leaf.append_all(node_slots(&old, 0..count).zip(&heads).map(|(record, (head, head_len))| {
-        let end = record.offset + record.record_bytes::<Hints>();
+        let end = record.offset + record.record_bytes();
         Moved {
             parts: [&head[..*head_len], &old[record.offset..end]],
             value_len: record.value_len,
@@ -70,14 +70,13 @@ pub fn fingerprint_to_comparison(page: &mut [u8]) -> Result<(), NoSpace> {
     let (count, mut live) = (count(&sorted), 0);
     for record in slots(&sorted, 0..count) {
         measured(&sorted, record.suffix_len, record.value_len)?;
-        live += rest_len::<Hints>(record.suffix_len) + record.value_len;
+        live += rest_len(record.suffix_len) + record.value_len;
     }
     let fences = same_fences(&sorted)?;
-    if space_needed::<Hints>(LEAF_SLOT_BYTES, count, live, fences_len(fences)) > sorted.len() {
+    if space_needed(LEAF_SLOT_BYTES, count, live, fences_len(fences)) > sorted.len() {
         return Err(NoSpace);
     }
-    let mut leaf =
-        NodeMut::<Hints>::format(page, PageKind::ComparisonLeaf, 0, fences[0], fences[1]);
+    let mut leaf = NodeMut::format(page, PageKind::ComparisonLeaf, 0, fences[0], fences[1]);
     leaf.reserve_heads(count);
     leaf.append_all(slots(&sorted, 0..count).map(|record| Appended {
         bytes: &sorted[record.offset..record.value_range().end],
@@ -128,7 +127,7 @@ fn keep_fields(page: &mut [u8], old: &[u8]) {
     }
 }
 
-impl<L: Ladder> Node<PlainBytes<'_>, L> {
+impl Node<PlainBytes<'_>> {
     /// Copies of all records of a leaf in the order of their keys.
     pub fn records_sorted(&self) -> Records {
         let mut records = Records::with_capacity(self.count(), self.bytes.0.len());
@@ -142,7 +141,7 @@ impl<L: Ladder> Node<PlainBytes<'_>, L> {
     }
 }
 
-impl<'a, L: Ladder> NodeMut<'a, L> {
+impl<'a> NodeMut<'a> {
     /// Makes a comparison leaf with these records out of a page, for keys `lower < key <= upper`
     /// (`None`: without end), as [`Self::format`] does. The records are in order and between the
     /// fences.
@@ -157,7 +156,7 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
         records: &Records,
     ) -> Result<Self, NoSpace> {
         let shared = match (lower, upper) {
-            (Some(lower), Some(upper)) if L::PREFIX => common_prefix(lower, upper),
+            (Some(lower), Some(upper)) if rung::PREFIX => common_prefix(lower, upper),
             _ => 0,
         };
         let longest = max_record_bytes(page.len());
@@ -166,13 +165,13 @@ impl<'a, L: Ladder> NodeMut<'a, L> {
             if key.len() + value.len() > longest {
                 return Err(NoSpace);
             }
-            live += rest_len::<L>(key.len().saturating_sub(shared)) + value.len();
+            live += rest_len(key.len().saturating_sub(shared)) + value.len();
         }
         let fences = lower.map_or(0, <[u8]>::len) + upper.map_or(0, <[u8]>::len);
-        if space_needed::<L>(LEAF_SLOT_BYTES, records.len(), live, fences) > page.len() {
+        if space_needed(LEAF_SLOT_BYTES, records.len(), live, fences) > page.len() {
             return Err(NoSpace);
         }
-        let mut leaf = NodeMut::<L>::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
+        let mut leaf = NodeMut::format(page, PageKind::ComparisonLeaf, 0, lower, upper);
         leaf.reserve_heads(records.len());
         for (key, value) in records.iter() {
             let suffix = key.get(shared..).unwrap_or(&[]);

@@ -37,4 +37,9 @@ pub use read::FingerprintLeaf;
 pub use write::FingerprintLeafMut;
 
 #[cfg(test)]
+#[cfg(not(any(
+    hedgerow_rung = "baseline",
+    hedgerow_rung = "prefix",
+    hedgerow_rung = "heads"
+)))]
 pub(super) use layout::{CROWD, is_wide, sorted_count, space_needed};

@@ -4,15 +4,9 @@ use super::*;
 use crate::page::header::{KIND, LEVEL};
 use std::hint::black_box;
 
-on_the_ladder! {
-    reads_of_any_bytes_end;
-    changes_of_a_page_that_passes_never_panic;
-    every_single_byte_changed_is_survived;
-}
-
 /// Every function of the read side.
-fn read_everything<L: Ladder>(page: &[u8], random: &mut Random) {
-    let node = view::<L>(page);
+fn read_everything(page: &[u8], random: &mut Random) {
+    let node = view(page);
     let mut out = Vec::new();
     for _ in 0..4 {
         let key = random.key(200);
@@ -44,16 +38,16 @@ fn read_everything<L: Ladder>(page: &[u8], random: &mut Random) {
 }
 
 /// Every function of the write side, on a page that passes the check at page-in.
-fn change_everything<L: Ladder>(page: &[u8], random: &mut Random) {
+fn change_everything(page: &[u8], random: &mut Random) {
     let longest = max_key_bytes(page.len());
     let inner = page[KIND] == PageKind::Inner as u8;
     let mut page = page.to_vec();
     for _ in 0..24 {
-        let count = view::<L>(&page).count();
+        let count = view(&page).count();
         let key = random.key(longest);
         let value = random.value(page.len(), key.len());
         let index = random.below(count + 1);
-        let mut node = NodeMut::<L>::new(&mut page);
+        let mut node = NodeMut::new(&mut page);
         match random.below(8) {
             0 if count > 0 && inner => node.remove_child(random.below(count)),
             0 if count > 0 => node.remove(random.below(count)),
@@ -70,23 +64,23 @@ fn change_everything<L: Ladder>(page: &[u8], random: &mut Random) {
                 };
                 let split = node.choose_split(hint);
                 let mut right = new_page(page.len());
-                NodeMut::<L>::new(&mut page).split_into(&split, &mut right);
+                NodeMut::new(&mut page).split_into(&split, &mut right);
                 if random.below(2) == 0 {
                     page = right;
                 } else {
-                    let space = merge_space::<L>(&page, &right);
-                    let merged = NodeMut::<L>::new(&mut page).merge(&right);
+                    let space = merge_space(&page, &right);
+                    let merged = NodeMut::new(&mut page).merge(&right);
                     assert_eq!(merged.is_ok(), space <= page.len());
                 }
             }
             4 => {
                 let other = page.clone();
-                black_box(NodeMut::<L>::new(&mut page).merge(&other)).ok();
+                black_box(NodeMut::new(&mut page).merge(&other)).ok();
             }
             _ if inner => {
                 let fits = node.fits_separator(key.len());
                 let result = node.insert_child(index, &key, PageId(4));
-                assert!(result.is_ok() == fits || view::<L>(&page).prefix_len() > key.len());
+                assert!(result.is_ok() == fits || view(&page).prefix_len() > key.len());
             }
             _ => drop(node.insert(index, &key, &value)),
         }
@@ -94,19 +88,19 @@ fn change_everything<L: Ladder>(page: &[u8], random: &mut Random) {
 }
 
 /// A page with some content, and with dead bytes on its heap.
-fn sample<L: Ladder>(random: &mut Random, page_bytes: usize) -> Vec<u8> {
+fn sample(random: &mut Random, page_bytes: usize) -> Vec<u8> {
     let (lower, upper) = random.fences(page_bytes);
     let mut page = new_page(page_bytes);
     let inner = random.below(3) == 0;
     let (kind, level) = if inner { (PageKind::Inner, 1) } else { (PageKind::ComparisonLeaf, 0) };
-    NodeMut::<L>::format(&mut page, kind, level, lower.as_deref(), upper.as_deref())
+    NodeMut::format(&mut page, kind, level, lower.as_deref(), upper.as_deref())
         .set_child(0, PageId(if inner { 4 } else { 0 }));
     for step in 0..page_bytes / 24 {
         let key = random.key_within(&page);
         let value = random.value(page_bytes, key.len());
-        let position = view::<L>(&page).search(&key);
-        let child = view::<L>(&page).child_for(&key);
-        let mut node = NodeMut::<L>::new(&mut page);
+        let position = view(&page).search(&key);
+        let child = view(&page).child_for(&key);
+        let mut node = NodeMut::new(&mut page);
         if inner {
             if fences_of(node.bytes()).1.as_ref() != Some(&key)
                 && node.as_node().child_above(&key).index == child.index
@@ -119,11 +113,11 @@ fn sample<L: Ladder>(random: &mut Random, page_bytes: usize) -> Vec<u8> {
             node.insert(position.index, &key, &value).ok();
         }
         if step % 7 == 6 && !inner {
-            let count = view::<L>(&page).count();
-            NodeMut::<L>::new(&mut page).remove(random.below(count));
+            let count = view(&page).count();
+            NodeMut::new(&mut page).remove(random.below(count));
         }
     }
-    assert_eq!(check_as::<L>(&page), []);
+    assert_eq!(check(&page), []);
     page
 }
 
@@ -145,7 +139,8 @@ fn damage(random: &mut Random, page: &mut [u8]) {
     }
 }
 
-fn reads_of_any_bytes_end<L: Ladder>() {
+#[test]
+fn reads_of_any_bytes_end() {
     for page_bytes in [512, 4096, 65536] {
         let mut random = Random::new(91 + page_bytes as u64);
         for round in 0..100 {
@@ -154,56 +149,58 @@ fn reads_of_any_bytes_end<L: Ladder>() {
                 page[KIND] = 1 + random.below(2) as u8;
                 page[LEVEL] = 2 - page[KIND];
             }
-            read_everything::<L>(&page, &mut random);
-            let defects = check_as::<L>(&page);
-            assert!(!defects.is_empty() || load_check_as::<L>(&page).is_ok());
+            read_everything(&page, &mut random);
+            let defects = check(&page);
+            assert!(!defects.is_empty() || load_check(&page).is_ok());
         }
     }
     // Lengths that are no page at all.
     let mut random = Random::new(92);
     for len in [0, 1, 35, 36, 63, 64, 127, 128, 129, 511, 513] {
         let bytes = random.bytes(len);
-        read_everything::<L>(&bytes, &mut random);
-        assert_eq!(check_as::<L>(&bytes), [Defect::PageSize(len)]);
-        assert_eq!(load_check_as::<L>(&bytes), Err(Defect::PageSize(len)));
+        read_everything(&bytes, &mut random);
+        assert_eq!(check(&bytes), [Defect::PageSize(len)]);
+        assert_eq!(load_check(&bytes), Err(Defect::PageSize(len)));
     }
 }
 
-fn changes_of_a_page_that_passes_never_panic<L: Ladder>() {
+#[test]
+fn changes_of_a_page_that_passes_never_panic() {
     let mut random = Random::new(93);
     let mut passed = 0;
     for round in 0..400 {
         let page_bytes = [512, 512, 1024, 4096][round % 4];
-        let clean = sample::<L>(&mut random, page_bytes);
-        change_everything::<L>(&clean, &mut random);
+        let clean = sample(&mut random, page_bytes);
+        change_everything(&clean, &mut random);
         for _ in 0..8 {
             let mut page = clean.clone();
             damage(&mut random, &mut page);
-            read_everything::<L>(&page, &mut random);
-            let passes = load_check_as::<L>(&page).is_ok();
-            assert!(passes || !check_as::<L>(&page).is_empty());
+            read_everything(&page, &mut random);
+            let passes = load_check(&page).is_ok();
+            assert!(passes || !check(&page).is_empty());
             if passes {
                 passed += 1;
-                change_everything::<L>(&page, &mut random);
+                change_everything(&page, &mut random);
             }
         }
     }
     assert!(passed > 300, "only {passed} damaged pages got as far as the changes");
 }
 
-fn every_single_byte_changed_is_survived<L: Ladder>() {
+#[test]
+fn every_single_byte_changed_is_survived() {
     let mut random = Random::new(94);
     for _ in 0..4 {
-        let clean = sample::<L>(&mut random, 512);
+        let clean = sample(&mut random, 512);
         for at in 8..clean.len() {
             for change in [0x01, 0x80, 0xff] {
                 let mut page = clean.clone();
                 page[at] ^= change;
-                read_everything::<L>(&page, &mut random);
-                if load_check_as::<L>(&page).is_ok() {
-                    change_everything::<L>(&page, &mut random);
+                read_everything(&page, &mut random);
+                if load_check(&page).is_ok() {
+                    change_everything(&page, &mut random);
                 } else {
-                    assert!(!check_as::<L>(&page).is_empty());
+                    assert!(!check(&page).is_empty());
                 }
             }
         }

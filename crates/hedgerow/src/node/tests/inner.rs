@@ -3,11 +3,6 @@
 use super::*;
 use crate::types::PageId;
 
-on_the_ladder! {
-    children_agree_with_a_map;
-    splits_and_merges_keep_every_child;
-}
-
 /// Separators with the child below each, and the upper child.
 struct Children {
     below: BTreeMap<Vec<u8>, u32>,
@@ -31,24 +26,20 @@ pub(super) fn child_id(number: u32) -> PageId {
     PageId(number * 8 + 4)
 }
 
-pub(super) fn new_inner<L: Ladder>(
-    page_bytes: usize,
-    lower: Option<&[u8]>,
-    upper: Option<&[u8]>,
-) -> Vec<u8> {
+pub(super) fn new_inner(page_bytes: usize, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Vec<u8> {
     let mut page = new_page(page_bytes);
-    let mut node = NodeMut::<L>::format(&mut page, PageKind::Inner, 3, lower, upper);
+    let mut node = NodeMut::format(&mut page, PageKind::Inner, 3, lower, upper);
     node.set_upper_child(child_id(1));
     page
 }
 
 #[track_caller]
-fn assert_children<L: Ladder>(page: &[u8], model: &Children, random: &mut Random) {
-    assert_clean::<L>(page);
-    let node = view::<L>(page);
+fn assert_children(page: &[u8], model: &Children, random: &mut Random) {
+    assert_clean(page);
+    let node = view(page);
     assert_eq!(node.count(), model.below.len());
     for (index, (separator, child)) in model.below.iter().enumerate() {
-        assert_eq!(&key_at::<L>(page, index), separator);
+        assert_eq!(&key_at(page, index), separator);
         assert_eq!(node.child_at(index), child_id(*child));
         let below = ChildPosition { index, child: child_id(*child) };
         assert_eq!(node.child_for(separator), below);
@@ -74,18 +65,19 @@ fn separator(random: &mut Random, page: &[u8]) -> Vec<u8> {
     }
 }
 
-fn children_agree_with_a_map<L: Ladder>() {
+#[test]
+fn children_agree_with_a_map() {
     for (seed, page_bytes) in [(41, 512), (42, 512), (43, 4096), (44, 4096), (45, 65536)] {
         let mut random = Random::new(seed);
         let (lower, upper) = random.fences(page_bytes);
-        let mut page = new_inner::<L>(page_bytes, lower.as_deref(), upper.as_deref());
+        let mut page = new_inner(page_bytes, lower.as_deref(), upper.as_deref());
         let mut model = Children { below: BTreeMap::new(), upper: 1 };
         let mut next = 2;
         for step in 0..600 {
             match random.below(6) {
                 0 if !model.below.is_empty() => {
                     let index = random.below(model.below.len());
-                    NodeMut::<L>::new(&mut page).remove_child(index);
+                    NodeMut::new(&mut page).remove_child(index);
                     let left = model.at(index);
                     let separator = model.below.keys().nth(index).unwrap().clone();
                     model.below.remove(&separator);
@@ -93,7 +85,7 @@ fn children_agree_with_a_map<L: Ladder>() {
                 }
                 1 => {
                     let index = random.below(model.below.len() + 1);
-                    NodeMut::<L>::new(&mut page).set_child(index, child_id(next));
+                    NodeMut::new(&mut page).set_child(index, child_id(next));
                     model.set(index, next);
                     next += 1;
                 }
@@ -102,9 +94,9 @@ fn children_agree_with_a_map<L: Ladder>() {
                     if model.below.contains_key(&key) {
                         continue;
                     }
-                    let index = view::<L>(&page).child_for(&key).index;
+                    let index = view(&page).child_for(&key).index;
                     let before = page.clone();
-                    let mut node = NodeMut::<L>::new(&mut page);
+                    let mut node = NodeMut::new(&mut page);
                     let fits = node.fits_separator(key.len());
                     let result = node.insert_child(index, &key, child_id(next));
                     assert_eq!(result.is_ok(), fits);
@@ -119,28 +111,29 @@ fn children_agree_with_a_map<L: Ladder>() {
                 }
             }
             if page_bytes == 512 || step % 50 == 0 {
-                assert_children::<L>(&page, &model, &mut random);
+                assert_children(&page, &model, &mut random);
             }
         }
-        assert_children::<L>(&page, &model, &mut random);
+        assert_children(&page, &model, &mut random);
     }
 }
 
-fn splits_and_merges_keep_every_child<L: Ladder>() {
+#[test]
+fn splits_and_merges_keep_every_child() {
     for (seed, page_bytes) in [(51, 512), (52, 4096), (53, 65536)] {
         for round in 0..if page_bytes == 512 { 40 } else { 6 } {
             let mut random = Random::new(seed * 100 + round);
             let (lower, upper) = random.fences(page_bytes);
-            let mut left = new_inner::<L>(page_bytes, lower.as_deref(), upper.as_deref());
+            let mut left = new_inner(page_bytes, lower.as_deref(), upper.as_deref());
             let mut model = Children { below: BTreeMap::new(), upper: 1 };
             let (key, index) = loop {
                 let key = separator(&mut random, &left);
-                let index = view::<L>(&left).child_for(&key).index;
+                let index = view(&left).child_for(&key).index;
                 if model.below.contains_key(&key) {
                     continue;
                 }
                 let next = model.below.len() as u32 + 2;
-                let mut node = NodeMut::<L>::new(&mut left);
+                let mut node = NodeMut::new(&mut left);
                 if node.insert_child(index, &key, child_id(next)).is_err() {
                     break (key, index);
                 }
@@ -150,7 +143,7 @@ fn splits_and_merges_keep_every_child<L: Ladder>() {
             };
             let before = left.clone();
             let mut right = new_page(page_bytes);
-            let mut node = NodeMut::<L>::new(&mut left);
+            let mut node = NodeMut::new(&mut left);
             let split = node.choose_split(SplitHint::Insert { index, key: &key, value_bytes: 0 });
             node.split_into(&split, &mut right);
             assert_eq!(model.below.keys().nth(split.index), Some(&split.separator));
@@ -160,15 +153,15 @@ fn splits_and_merges_keep_every_child<L: Ladder>() {
             let middle = high.remove(&split.separator).unwrap();
             let low = Children { below: low, upper: middle };
             let high = Children { below: high, upper: model.upper };
-            assert_children::<L>(&left, &low, &mut random);
-            assert_children::<L>(&right, &high, &mut random);
+            assert_children(&left, &low, &mut random);
+            assert_children(&right, &high, &mut random);
             assert_eq!(fences_of(&left), (lower, Some(split.separator.clone())));
             assert_eq!(fences_of(&right), (Some(split.separator.clone()), upper));
-            assert_eq!((view::<L>(&left).level(), view::<L>(&right).level()), (3, 3));
+            assert_eq!((view(&left).level(), view(&right).level()), (3, 3));
 
-            assert_eq!(merge_space::<L>(&left, &right), view::<L>(&before).used_bytes());
-            NodeMut::<L>::new(&mut left).merge(&right).unwrap();
-            assert_children::<L>(&left, &model, &mut random);
+            assert_eq!(merge_space(&left, &right), view(&before).used_bytes());
+            NodeMut::new(&mut left).merge(&right).unwrap();
+            assert_children(&left, &model, &mut random);
             assert_eq!(fences_of(&left), fences_of(&before));
         }
     }

@@ -1,4 +1,4 @@
-//! Property tests of nodes against a sorted map, for every rung of the ladder and several page sizes.
+//! Property tests of nodes against a sorted map, for the rung of the build and several page sizes.
 //! Everything derives from a seed, which a failure prints.
 
 mod fill;
@@ -16,17 +16,6 @@ use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::{Copied, PlainBytes};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::collections::BTreeMap;
-
-/// Stamps tests on every rung of the ladder.
-macro_rules! on_the_ladder {
-    ($($name:ident;)*) => {
-        mod baseline { $(#[test] fn $name() { super::$name::<crate::node::Baseline>(); })* }
-        mod prefix { $(#[test] fn $name() { super::$name::<crate::node::Prefix>(); })* }
-        mod heads { $(#[test] fn $name() { super::$name::<crate::node::Heads>(); })* }
-        mod hints { $(#[test] fn $name() { super::$name::<crate::node::Hints>(); })* }
-    };
-}
-use on_the_ladder;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -87,7 +76,7 @@ impl Random {
 
     /// A key between fences.
     fn key_within(&mut self, page: &[u8]) -> Vec<u8> {
-        let node = view::<Hints>(page);
+        let node = view(page);
         loop {
             let mut key = self.key(max_key_bytes(page.len()));
             if !node.covers(&key) {
@@ -125,52 +114,52 @@ fn new_page(page_bytes: usize) -> Vec<u8> {
     page
 }
 
-fn new_leaf<L: Ladder>(page_bytes: usize, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Vec<u8> {
+fn new_leaf(page_bytes: usize, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Vec<u8> {
     let mut page = new_page(page_bytes);
-    NodeMut::<L>::format(&mut page, PageKind::ComparisonLeaf, 0, lower, upper);
+    NodeMut::format(&mut page, PageKind::ComparisonLeaf, 0, lower, upper);
     page
 }
 
-fn view<L: Ladder>(page: &[u8]) -> Node<PlainBytes<'_>, L> {
+fn view(page: &[u8]) -> Node<PlainBytes<'_>> {
     Node::new(PlainBytes::new(page))
 }
 
 #[track_caller]
-fn assert_clean<L: Ladder>(page: &[u8]) {
-    assert_eq!(check_as::<L>(page), []);
-    assert_eq!(load_check_as::<L>(page), Ok(()));
-    let node = view::<L>(page);
+fn assert_clean(page: &[u8]) {
+    assert_eq!(check(page), []);
+    assert_eq!(load_check(page), Ok(()));
+    let node = view(page);
     assert_eq!(node.used_bytes() + node.free_bytes(), page.len());
     let (gap, fences) = (heap_start(page) - slots_end(page), page.len() - fences_start(page));
     let dead = fences_start(page) - heap_start(page) - heap_live(page);
     assert_eq!(slots_end(page) + gap + heap_live(page) + dead + fences, page.len());
-    let needed = if L::HEADS { node.count().next_multiple_of(4) } else { 0 };
+    let needed = if rung::HEADS { node.count().next_multiple_of(4) } else { 0 };
     let surplus = 4 * (u16_at(page, HEADS_CAPACITY) - needed);
     assert_eq!(gap + dead + surplus, node.free_bytes());
     assert_eq!((node.page_id(), node.tree_id()), (PageId(77), TreeId(5)));
 }
 
-fn key_at<L: Ladder>(page: &[u8], index: usize) -> Vec<u8> {
+fn key_at(page: &[u8], index: usize) -> Vec<u8> {
     let mut key = Vec::new();
-    view::<L>(page).append_key(index, &mut key);
+    view(page).append_key(index, &mut key);
     key
 }
 
 fn fences_of(page: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
-    let finite = view::<Hints>(page).append_lower_fence(&mut lower);
+    let finite = view(page).append_lower_fence(&mut lower);
     let lower = finite.then_some(lower);
-    let finite = view::<Hints>(page).append_upper_fence(&mut upper);
+    let finite = view(page).append_upper_fence(&mut upper);
     (lower, finite.then_some(upper))
 }
 
 #[track_caller]
-fn assert_holds<L: Ladder>(page: &[u8], model: &Model) {
-    assert_clean::<L>(page);
-    let node = view::<L>(page);
+fn assert_holds(page: &[u8], model: &Model) {
+    assert_clean(page);
+    let node = view(page);
     assert_eq!(node.count(), model.len());
     for (index, (key, value)) in model.iter().enumerate() {
-        assert_eq!(&key_at::<L>(page, index), key);
+        assert_eq!(&key_at(page, index), key);
         assert_eq!(node.key_len(index), key.len());
         assert!(node.compare_key(index, key).is_eq());
         assert_eq!(node.value_len(index), value.len());

@@ -1,5 +1,7 @@
 //! Planted defects: `check` names each of them, and `load_check` those that could lead a writer astray.
 
+#![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
+
 use super::*;
 use crate::node::layout::{
     HEAP_LIVE, HEAP_START, HINTS, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD,
@@ -8,17 +10,17 @@ use crate::node::layout::{
 use crate::page::header::{FLAGS, KIND, LEVEL};
 
 fn leaf() -> Vec<u8> {
-    let mut page = new_leaf::<Hints>(4096, Some(b"key:0"), Some(b"key:9"));
+    let mut page = new_leaf(4096, Some(b"key:0"), Some(b"key:9"));
     for number in 0..40u8 {
         let key = format!("key:5/{number:03}");
-        NodeMut::<Hints>::new(&mut page).insert(number.into(), key.as_bytes(), b"value").unwrap();
+        NodeMut::new(&mut page).insert(number.into(), key.as_bytes(), b"value").unwrap();
     }
     page
 }
 
 fn inner() -> Vec<u8> {
     let mut page = new_page(4096);
-    let mut node = NodeMut::<Hints>::format(&mut page, PageKind::Inner, 1, None, None);
+    let mut node = NodeMut::format(&mut page, PageKind::Inner, 1, None, None);
     node.set_upper_child(PageId(4));
     node.insert_child(0, b"m", PageId(5)).unwrap();
     page
@@ -27,7 +29,7 @@ fn inner() -> Vec<u8> {
 /// Changes a page and says whether the check at page-in must notice.
 #[track_caller]
 fn plant(mut page: Vec<u8>, expected: Defect, endangers: bool, change: impl Fn(&mut [u8])) {
-    assert_clean::<Hints>(&page);
+    assert_clean(&page);
     change(&mut page);
     let found = check(&page);
     assert!(found.contains(&expected), "{found:?}");
@@ -38,7 +40,7 @@ fn plant(mut page: Vec<u8>, expected: Defect, endangers: bool, change: impl Fn(&
 fn change_slot(page: &mut [u8], index: usize, change: impl Fn(&mut Slot)) {
     let mut changed = slot(page, index);
     change(&mut changed);
-    set_slot::<Hints>(page, index, changed);
+    set_slot(page, index, changed);
 }
 
 #[test]
@@ -63,7 +65,7 @@ fn every_defect_of_the_fixed_fields_is_named() {
     plant(leaf(), live, true, |page| set_u32(page, HEAP_LIVE, 7));
     // With room of a record that is there no more.
     let mut with_room = leaf();
-    NodeMut::<Hints>::new(&mut with_room).remove(0);
+    NodeMut::new(&mut with_room).remove(0);
     let more_than_room = Defect::HeapLive { stored: 241, counted: 240 };
     plant(with_room, more_than_room, true, |page| set_u32(page, HEAP_LIVE, 241));
     plant(leaf(), Defect::Run(-65), false, |page| set_u16(page, RUN, 0xffbf));

@@ -5,12 +5,6 @@ use super::inner::{child_id, new_inner};
 use super::leaf::put;
 use super::*;
 
-on_the_ladder! {
-    leaves_keep_the_order_of_short_keys;
-    inner_nodes_keep_the_order_of_short_keys;
-    any_two_short_keys_compare_as_they_are;
-}
-
 const LONGEST: usize = 6;
 
 /// All keys of at most so many bytes over 0, 1 and 255, in order.
@@ -52,52 +46,53 @@ fn shuffled(mut keys: Vec<Vec<u8>>, random: &mut Random) -> Vec<Vec<u8>> {
 }
 
 #[track_caller]
-fn assert_finds<L: Ladder>(page: &[u8], model: &Model, keys: &[Vec<u8>]) {
-    assert_holds::<L>(page, model);
+fn assert_finds(page: &[u8], model: &Model, keys: &[Vec<u8>]) {
+    assert_holds(page, model);
     for (index, key) in model.keys().enumerate() {
-        assert_eq!(view::<L>(page).search(key), Position { index, found: true }, "{key:?}");
+        assert_eq!(view(page).search(key), Position { index, found: true }, "{key:?}");
     }
     for key in keys {
         let index = model.range(..key.clone()).count();
         let expected = Position { index, found: model.contains_key(key) };
-        assert_eq!(view::<L>(page).search(key), expected, "{key:?}");
+        assert_eq!(view(page).search(key), expected, "{key:?}");
     }
 }
 
-fn leaves_keep_the_order_of_short_keys<L: Ladder>() {
+#[test]
+fn leaves_keep_the_order_of_short_keys() {
     let mut random = Random::new(111);
     for fences in FENCES {
         // A page for all of them, and pages for some.
         for page_bytes in [1 << 16, 4096, 4096, 512, 512, 512] {
             let mut keys = keys(LONGEST);
             keys.retain(|key| is_between(key, fences));
-            let mut page = new_leaf::<L>(page_bytes, fences.0, fences.1);
+            let mut page = new_leaf(page_bytes, fences.0, fences.1);
             let mut model = Model::new();
             for key in shuffled(keys.clone(), &mut random) {
                 let value = if random.below(2) == 0 { key.clone() } else { vec![] };
-                if put::<L>(&mut page, &key, &value).is_err() {
+                if put(&mut page, &key, &value).is_err() {
                     break;
                 }
                 model.insert(key, value);
             }
             assert!(page_bytes < 1 << 16 || model.len() == keys.len());
-            assert_finds::<L>(&page, &model, &keys);
-            cut_and_join::<L>(&mut page, &model, &keys);
+            assert_finds(&page, &model, &keys);
+            cut_and_join(&mut page, &model, &keys);
             for key in shuffled(keys.clone(), &mut random).iter().step_by(2) {
-                let position = view::<L>(&page).search(key);
+                let position = view(&page).search(key);
                 assert_eq!(position.found, model.remove(key).is_some());
                 if position.found {
-                    NodeMut::<L>::new(&mut page).remove(position.index);
+                    NodeMut::new(&mut page).remove(position.index);
                 }
             }
-            assert_finds::<L>(&page, &model, &keys);
+            assert_finds(&page, &model, &keys);
         }
     }
 }
 
 /// Splits a leaf, looks at both sides, and merges them again.
-fn cut_and_join<L: Ladder>(page: &mut [u8], model: &Model, keys: &[Vec<u8>]) {
-    let mut node = NodeMut::<L>::new(page);
+fn cut_and_join(page: &mut [u8], model: &Model, keys: &[Vec<u8>]) {
+    let mut node = NodeMut::new(page);
     let split = node.choose_split(SplitHint::Middle);
     let mut right = new_page(node.bytes().len());
     node.split_into(&split, &mut right);
@@ -106,36 +101,37 @@ fn cut_and_join<L: Ladder>(page: &mut [u8], model: &Model, keys: &[Vec<u8>]) {
     let part = |keys: &[Vec<u8>]| -> Model {
         keys.iter().filter_map(|key| Some((key.clone(), model.get(key)?.clone()))).collect()
     };
-    assert_finds::<L>(page, &part(&low), &low);
-    assert_finds::<L>(&right, &part(&high), &high);
-    NodeMut::<L>::new(page).merge(&right).unwrap();
-    assert_finds::<L>(page, model, keys);
+    assert_finds(page, &part(&low), &low);
+    assert_finds(&right, &part(&high), &high);
+    NodeMut::new(page).merge(&right).unwrap();
+    assert_finds(page, model, keys);
 }
 
-fn inner_nodes_keep_the_order_of_short_keys<L: Ladder>() {
+#[test]
+fn inner_nodes_keep_the_order_of_short_keys() {
     let mut random = Random::new(112);
     for fences in FENCES {
         for page_bytes in [1 << 16, 4096, 512] {
             let mut keys = keys(LONGEST);
             keys.retain(|key| is_between(key, fences));
-            let mut page = new_inner::<L>(page_bytes, fences.0, fences.1);
+            let mut page = new_inner(page_bytes, fences.0, fences.1);
             let mut separators = std::collections::BTreeMap::new();
             for (number, key) in shuffled(keys.clone(), &mut random).into_iter().enumerate() {
                 // The upper fence is no separator.
-                let index = view::<L>(&page).child_for(&key).index;
+                let index = view(&page).child_for(&key).index;
                 let right = child_id(number as u32 + 2);
                 if fences.1 == Some(&key)
-                    || NodeMut::<L>::new(&mut page).insert_child(index, &key, right).is_err()
+                    || NodeMut::new(&mut page).insert_child(index, &key, right).is_err()
                 {
                     continue;
                 }
                 separators.insert(key, right);
             }
-            assert_clean::<L>(&page);
-            let node = view::<L>(&page);
+            assert_clean(&page);
+            let node = view(&page);
             assert_eq!(node.count(), separators.len());
             for (index, separator) in separators.keys().enumerate() {
-                assert_eq!(&key_at::<L>(&page, index), separator);
+                assert_eq!(&key_at(&page, index), separator);
             }
             for key in &keys {
                 let below = separators.range(..key.clone());
@@ -152,23 +148,24 @@ fn inner_nodes_keep_the_order_of_short_keys<L: Ladder>() {
 }
 
 /// Also: a separator of any two of them lies between them.
-fn any_two_short_keys_compare_as_they_are<L: Ladder>() {
+#[test]
+fn any_two_short_keys_compare_as_they_are() {
     let keys = keys(5);
-    let mut page = new_leaf::<L>(1 << 16, None, None);
+    let mut page = new_leaf(1 << 16, None, None);
     for (index, key) in keys.iter().enumerate() {
-        NodeMut::<L>::new(&mut page).insert(index, key, b"value").unwrap();
+        NodeMut::new(&mut page).insert(index, key, b"value").unwrap();
     }
     for (index, key) in keys.iter().enumerate() {
         for other in &keys {
-            assert_eq!(view::<L>(&page).compare_key(index, other), key.cmp(other), "{key:?}");
+            assert_eq!(view(&page).compare_key(index, other), key.cmp(other), "{key:?}");
         }
     }
     for pair in keys.windows(2) {
-        let mut page = new_leaf::<L>(512, None, None);
+        let mut page = new_leaf(512, None, None);
         for (index, key) in pair.iter().enumerate() {
-            NodeMut::<L>::new(&mut page).insert(index, key, &[]).unwrap();
+            NodeMut::new(&mut page).insert(index, key, &[]).unwrap();
         }
-        let split = NodeMut::<L>::new(&mut page).choose_split(SplitHint::Middle);
+        let split = NodeMut::new(&mut page).choose_split(SplitHint::Middle);
         assert_eq!(split.index, 1);
         assert!(pair[0] <= split.separator && split.separator < pair[1], "{pair:?} {split:?}");
     }

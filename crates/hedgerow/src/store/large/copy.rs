@@ -9,7 +9,7 @@
 use super::extent_io::read_chunks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::{Extent, Stored, is_stored_form, read_stored};
-use crate::node::{Hints, LeafMut, plain_leaf};
+use crate::node::{LeafMut, plain_leaf};
 use crate::page::header::{self, PageKind};
 use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes};
 use crate::space::slot_store::SlotStore;
@@ -50,7 +50,7 @@ impl LargeCopy {
         let mut value = Vec::new();
         let mut next = 0;
         loop {
-            let leaf = plain_leaf::<Hints>(image);
+            let leaf = plain_leaf(image);
             let place = leaf.next_place(next);
             if place >= leaf.end() {
                 break;
@@ -67,7 +67,7 @@ impl LargeCopy {
                 Stored::Extent(extent) => extent,
             };
             let copy = self.copy(from, &extent, to, go_on)?;
-            if LeafMut::<Hints>::new(image).update(place, &copy.encode()).is_err() {
+            if LeafMut::new(image).update(place, &copy.encode()).is_err() {
                 return damaged("it has no room for a value that it has");
             }
         }

@@ -164,7 +164,7 @@ fn a_page_that_no_engine_writes_is_refused_when_it_is_read() {
     assert!(check_page(&[0xff; 512]).is_err());
     let mut leaf = [0; 512];
     crate::page::header::initialise(&mut leaf, crate::PageId(7), TreeId(1));
-    crate::node::NodeMut::<crate::node::Hints>::format(
+    crate::node::NodeMut::format(
         &mut leaf,
         crate::page::header::PageKind::ComparisonLeaf,
         0,

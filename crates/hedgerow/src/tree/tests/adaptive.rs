@@ -4,9 +4,11 @@
 //! That nobody waits for a conversion holds by construction and needs no counter: `Tree::convert_leaf`
 //! and `Tree::sort_leaf` latch by `upgrade_to_rearrange`, which has no loop, and give up if that fails.
 
+#![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
+
 use super::super::Tree;
 use super::assert_clean;
-use crate::node::{Hints, LeafLayout, LeafPolicy};
+use crate::node::{LeafLayout, LeafPolicy};
 use crate::page::{AdaptationStats, Pages};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
@@ -15,7 +17,7 @@ use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::spawn_named;
 use std::collections::BTreeMap;
 
-type UrlTree = Tree<MemoryPool, Hints>;
+type UrlTree = Tree<MemoryPool>;
 type Model = BTreeMap<u64, u64>;
 
 const THREADS: u64 = 8;

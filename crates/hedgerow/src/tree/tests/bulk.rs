@@ -3,15 +3,15 @@
 
 use super::super::Tree;
 use super::model::{Model, compare};
-use super::{POLICIES, assert_clean};
-use crate::node::{Hints, LeafLayout, LeafPolicy};
+use super::{assert_clean, policies};
+use crate::node::{LeafLayout, LeafPolicy, rung};
 use crate::testing::MemoryPool;
 use crate::tree::TreeStats;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
 
-type Loaded = Tree<MemoryPool, Hints>;
+type Loaded = Tree<MemoryPool>;
 
 fn new_tree(page_bytes: usize, policy: LeafPolicy) -> Loaded {
     let pool = Arc::new(MemoryPool::new(page_bytes, 1 << 16));
@@ -53,6 +53,10 @@ fn share(stats: &TreeStats, layout: LeafLayout) -> f64 {
 }
 
 #[test]
+#[cfg_attr(
+    any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads"),
+    ignore = "of leaves of other layouts"
+)]
 fn dense_numbers_get_dense_leaves_as_full_as_insertions_leave_them() {
     let stem = |number: u32| [&b"measurements/of/today/"[..], &number.to_be_bytes()].concat();
     let inputs = [
@@ -79,6 +83,10 @@ fn dense_numbers_get_dense_leaves_as_full_as_insertions_leave_them() {
 }
 
 #[test]
+#[cfg_attr(
+    any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads"),
+    ignore = "of leaves of other layouts"
+)]
 fn numbers_with_many_gaps_get_the_leaves_that_the_criterion_asks_for() {
     // Three in ten: enough for semi-dense leaves, too few for fully dense ones.
     let records = integers(30_000, |number| (number * 10 / 3).to_be_bytes().to_vec());
@@ -94,6 +102,10 @@ fn numbers_with_many_gaps_get_the_leaves_that_the_criterion_asks_for() {
 }
 
 #[test]
+#[cfg_attr(
+    any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads"),
+    ignore = "of leaves of other layouts"
+)]
 fn strings_get_fingerprint_leaves_that_are_filled_to_what_they_hold() {
     let mut random = SplitMix64::new(11);
     let records: Model = (0..20_000)
@@ -114,6 +126,10 @@ fn strings_get_fingerprint_leaves_that_are_filled_to_what_they_hold() {
 }
 
 #[test]
+#[cfg_attr(
+    any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads"),
+    ignore = "of leaves of other layouts"
+)]
 fn the_fill_that_is_asked_for_leaves_room_where_insertions_need_it() {
     let numbers = integers(20_000, |number| (number * 2).to_be_bytes().to_vec());
     let strings = integers(20_000, |number| format!("{:0>40}", number * 7_919).into_bytes());
@@ -183,10 +199,10 @@ fn bulk_loads_of_mixed_keys_agree_with_a_map_under_every_policy() {
     let mut random = SplitMix64::new(seed);
     for turn in 0..12 {
         let page_bytes = [512, 1024, 4096][turn % 3];
-        let longest = new_tree(page_bytes, POLICIES[0]).max_short_key_bytes();
+        let longest = new_tree(page_bytes, LeafPolicy::Adaptive).max_short_key_bytes();
         let records = mixed(&mut random, longest);
         let fill = if random.below(2) == 0 { 100 } else { 10 + random.below(91) as u8 };
-        for policy in POLICIES {
+        for policy in policies() {
             println!("{} records, pages of {page_bytes}, {fill} %, {policy:?}", records.len());
             let tree = load(page_bytes, policy, fill, &records);
             compare(&tree, &records, &mut random);
@@ -217,7 +233,7 @@ fn bulk_loads_of_mixed_keys_agree_with_a_map_under_every_policy() {
 
 #[test]
 fn empty_values_of_dense_numbers_fill_leaves_of_many_thousands() {
-    for policy in POLICIES {
+    for policy in policies() {
         let records: Model = integers(70_000, |n| n.to_be_bytes().to_vec())
             .into_keys()
             .map(|key| (key, Vec::new()))
@@ -226,7 +242,7 @@ fn empty_values_of_dense_numbers_fill_leaves_of_many_thousands() {
         assert_clean(&tree);
         let stats = tree.stats().unwrap();
         assert_eq!(stats.records(), 70_000);
-        if policy.dense() == Some(LeafLayout::FullyDense) {
+        if rung::HINTS && policy.dense() == Some(LeafLayout::FullyDense) {
             assert!(stats.pages() <= 5, "{stats:?}");
         }
     }

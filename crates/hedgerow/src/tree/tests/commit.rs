@@ -2,9 +2,9 @@
 
 use super::super::{Stroke, Tree, Write, piece_bytes};
 use super::model::{Model, compare, random_value};
-use super::{TINY_PAGE, assert_clean, random_key};
+use super::{TINY_PAGE, assert_clean, policies, random_key};
 use crate::error::{ErrorKind, Result};
-use crate::node::{Hints, LeafLayout, LeafPolicy};
+use crate::node::LeafPolicy;
 use crate::page::header;
 use crate::testing::MemoryPool;
 use crate::types::{Lsn, TreeId};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-type Logged = Tree<MemoryPool, Hints>;
+type Logged = Tree<MemoryPool>;
 type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 fn logged(pool: MemoryPool, policy: LeafPolicy) -> Logged {
@@ -35,7 +35,7 @@ fn commit_within(
     most_leaves: usize,
     waiting: &Waiting<'_>,
 ) -> Result<Option<Lsn>> {
-    let writes: Vec<Write<'_, _, Hints>> =
+    let writes: Vec<Write<'_, _>> =
         changes.iter().map(|(key, value)| Write { tree, key, value: value.as_deref() }).collect();
     let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves };
     stroke.make(&writes, None, waiting)
@@ -50,8 +50,7 @@ fn commits_agree_with_a_map_under_every_policy() {
     let seed = random::seed();
     println!("seed {seed}");
     let mut random = SplitMix64::new(seed);
-    let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
-    for (policy, absences) in policies.flat_map(|policy| [(policy, false), (policy, true)]) {
+    for (policy, absences) in policies().flat_map(|policy| [(policy, false), (policy, true)]) {
         let pool = match absences {
             true => MemoryPool::with_absences(TINY_PAGE, 1 << 16, 30, seed),
             false => MemoryPool::new(TINY_PAGE, 1 << 16),
@@ -104,7 +103,7 @@ fn stamp_once_there(tree: &Logged, key: &[u8]) -> Lsn {
 
 #[test]
 fn a_thousand_records_come_between_two_at_one_stroke() {
-    for policy in LeafLayout::ALL.map(LeafPolicy::Fixed) {
+    for policy in policies() {
         let tree = logged(MemoryPool::new(TINY_PAGE, 1 << 16), policy);
         tree.put(b"a", b"first").unwrap();
         tree.put(b"z", b"last").unwrap();

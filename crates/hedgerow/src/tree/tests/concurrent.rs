@@ -3,7 +3,6 @@
 
 use super::super::{ContentionSplit, Swap, Tree};
 use super::{absent, assert_clean, tiny};
-use crate::node::Hints;
 use crate::page::{FrameHead, Frames};
 use crate::testing::MemoryPool;
 use crate::types::PageId;
@@ -14,7 +13,7 @@ use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::{JoinHandle, spawn_named};
 use std::collections::BTreeMap;
 
-type TinyTree = Tree<MemoryPool, Hints>;
+type TinyTree = Tree<MemoryPool>;
 
 const WRITERS: u64 = 3;
 /// Keys in all. Key `i` belongs to writer `i % (WRITERS + 1)`; those of the last class are put once,
@@ -238,7 +237,7 @@ fn threads_see_only_truth_while_latches_are_held_against_them() {
 fn increments_of_one_hot_record_are_not_lost() {
     const THREADS: u64 = 4;
     const INCREMENTS: u64 = 2_000;
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     tree.put(b"counter", &0_u64.to_be_bytes()).unwrap();
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
@@ -269,7 +268,7 @@ fn increments_of_one_hot_record_are_not_lost() {
 #[test]
 fn one_insertion_of_a_key_wins() {
     const THREADS: u64 = 4;
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     let wins = Arc::new(AtomicU64::new(0));
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -293,7 +292,7 @@ fn one_insertion_of_a_key_wins() {
 #[test]
 fn threads_that_empty_a_tree_together_leave_one_page() {
     const THREADS: u64 = 4;
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     for number in 0..4_000_u64 {
         tree.put(&number.to_be_bytes(), &[9; 30]).unwrap();
     }
@@ -320,7 +319,7 @@ fn threads_that_empty_a_tree_together_leave_one_page() {
 #[test]
 fn a_leaf_that_was_split_while_somebody_waited_for_it_is_not_changed() {
     const ROUNDS: u64 = 100;
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     let key = |round: u64, place: u64| (round << 8 | place).to_be_bytes();
     let value = |round: u64| [round as u8; 60];
     for round in 0..ROUNDS {

@@ -2,10 +2,12 @@
 //!
 //! A share of 0 takes every leaf for contended, and a period that ends at its second sample decides at a known write.
 
+#![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
+
 use super::super::descend::Target;
 use super::super::{ContentionSplit, Tree};
 use super::assert_clean;
-use crate::node::{Hints, LeafLayout, LeafPolicy, plain_leaf};
+use crate::node::{LeafLayout, LeafPolicy, plain_leaf};
 use crate::page::{ContentionStats, FrameId, Pages};
 use crate::testing::MemoryPool;
 use crate::types::{PageId, TreeId};
@@ -15,7 +17,7 @@ use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::spawn_named;
 use std::collections::{BTreeMap, BTreeSet};
 
-type TestTree = Tree<MemoryPool, Hints>;
+type TestTree = Tree<MemoryPool>;
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const PAGE_BYTES: usize = 4096;
@@ -415,7 +417,7 @@ fn parameters_out_of_range_are_refused() {
 fn a_cut_lies_between_the_keys_at_a_short_separator() {
     use crate::node::{LeafMut, split_between};
     let mut page = vec![0; PAGE_BYTES];
-    let mut leaf = LeafMut::<Hints>::format(&mut page, LeafLayout::Comparison, None, None);
+    let mut leaf = LeafMut::format(&mut page, LeafLayout::Comparison, None, None);
     let long = |first: u8, number: u8| [&[first][..], &[b'x'; 40], &[number]].concat();
     // The first of the second kind is far from the middle of all, and a short separator away.
     let keys: Vec<_> = (0..9).map(|n| long(b'a', n)).chain((0..7).map(|n| long(b'b', n))).collect();
@@ -424,12 +426,12 @@ fn a_cut_lies_between_the_keys_at_a_short_separator() {
         leaf.insert(at, key, b"value").unwrap();
     }
     let separator = |page: &mut [u8], low: usize, high: usize| {
-        split_between::<Hints>(page, &keys[high], &keys[low]).unwrap().separator().to_vec()
+        split_between(page, &keys[high], &keys[low]).unwrap().separator().to_vec()
     };
     assert_eq!(separator(&mut page, 0, 15), [b'b']);
     let near = separator(&mut page, 2, 4);
     assert!(keys[2] <= near && near < keys[4]);
-    assert!(split_between::<Hints>(&mut page, &keys[1], &keys[1]).is_none());
-    assert!(split_between::<Hints>(&mut page, &keys[1], b"a").is_none());
-    assert_eq!(plain_leaf::<Hints>(&page).count(), 16);
+    assert!(split_between(&mut page, &keys[1], &keys[1]).is_none());
+    assert!(split_between(&mut page, &keys[1], b"a").is_none());
+    assert_eq!(plain_leaf(&page).count(), 16);
 }

@@ -2,9 +2,9 @@
 //! correct engine would write.
 
 use super::super::{Tree, TreeDefect};
-use super::{TINY_PAGE, assert_clean, random_key, tiny};
+use super::{TINY_PAGE, assert_clean, policies, random_key, tiny};
 use crate::error::ErrorKind;
-use crate::node::{self, Hints, LeafLayout, LeafPolicy, NodeMut};
+use crate::node::{self, LeafLayout, LeafPolicy, NodeMut};
 use crate::page::Frames;
 use crate::page::header;
 use crate::testing::MemoryPool;
@@ -12,14 +12,14 @@ use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::ops::ControlFlow;
 
-type TinyTree = Tree<MemoryPool, Hints>;
+type TinyTree = Tree<MemoryPool>;
 
 fn grown() -> TinyTree {
     grown_with(LeafPolicy::Adaptive)
 }
 
 fn grown_with(policy: LeafPolicy) -> TinyTree {
-    let tree = tiny::<Hints>().with_policy(policy);
+    let tree = tiny().with_policy(policy);
     for number in 0..2_000_u32 {
         tree.put(format!("key/{number:05}").as_bytes(), &number.to_be_bytes()).unwrap();
     }
@@ -96,7 +96,7 @@ fn verify_finds_fences_that_are_not_the_parents_separators() {
     // The leaf is whole in itself, but one record has gone to a neighbour that does not exist.
     let narrow = |page: &mut [u8]| {
         let mut right = vec![0; page.len()];
-        let mut node = NodeMut::<Hints>::new(page);
+        let mut node = NodeMut::new(page);
         let split = node.choose_split(node::SplitHint::Middle);
         node.split_into(&split, &mut right);
     };
@@ -143,7 +143,7 @@ fn a_child_out_of_range_is_damage() {
     let tree = grown();
     let parent = pages(&tree)[1][0];
     tree.pool().tamper(parent, |page| {
-        NodeMut::<Hints>::new(page).set_child(0, PageId(0x7fff_ff05));
+        NodeMut::new(page).set_child(0, PageId(0x7fff_ff05));
     });
     for error in [
         tree.get(b"key/00000").unwrap_err(),
@@ -171,7 +171,7 @@ fn cycles_and_shared_children_end() {
         let from = if random.below(2) == 0 { level - 1 } else { levels.len() - 1 };
         let child = pick(&mut random, &levels[from]);
         tree.pool().tamper(parent, |page| {
-            let mut node = NodeMut::<Hints>::new(page);
+            let mut node = NodeMut::new(page);
             let index = random.below(node.as_node().count() as u64 + 1) as usize;
             node.set_child(index, child);
         });
@@ -183,8 +183,7 @@ fn cycles_and_shared_children_end() {
 fn bytes_that_pass_the_load_check_never_make_an_operation_panic() {
     let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
-    let policies = LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]);
-    for policy in policies.cycle().take(40) {
+    for policy in policies().cycle().take(40) {
         let tree = grown_mixed(policy);
         if let LeafPolicy::Fixed(layout) = policy {
             assert!(tree.stats().unwrap().leaves_of(layout).pages > 10, "{policy:?}");

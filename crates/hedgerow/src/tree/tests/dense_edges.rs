@@ -1,8 +1,10 @@
 //! What happens at the edges of dense leaves: where the next number, another partition or another policy begins.
 
+#![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
+
 use super::super::Tree;
 use super::assert_clean;
-use crate::node::{Hints, LeafLayout, LeafPolicy, plain_leaf};
+use crate::node::{LeafLayout, LeafPolicy, plain_leaf};
 use crate::page::Pages;
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
@@ -10,7 +12,7 @@ use hedgerow_sync::optimistic::PageBytes;
 use hedgerow_sync::primitive::Arc;
 use std::ops::Range;
 
-fn tree(page_bytes: usize) -> Tree<MemoryPool, Hints> {
+fn tree(page_bytes: usize) -> Tree<MemoryPool> {
     Tree::create(Arc::new(MemoryPool::new(page_bytes, 1 << 12)), TreeId(1)).unwrap()
 }
 
@@ -45,9 +47,8 @@ fn thinned(
 /// Each removal from such a leaf took all records of both out, in vain: milliseconds in pages of 64 KiB.
 #[test]
 fn what_no_dense_leaf_holds_is_not_tried() {
-    let may = |left: &[u8], right: &[u8], policy| {
-        plain_leaf::<Hints>(left).may_merge(&plain_leaf::<Hints>(right), policy)
-    };
+    let may =
+        |left: &[u8], right: &[u8], policy| plain_leaf(left).may_merge(&plain_leaf(right), policy);
     let pairs = [
         // More slots than a leaf has, though their bits and no values fit.
         (leaf(16384, b"", 0..60_000, 0), leaf(16384, b"", 65_500..125_500, 0)),
@@ -61,8 +62,7 @@ fn what_no_dense_leaf_holds_is_not_tried() {
     ];
     for (left, right) in pairs {
         assert!(!may(&left, &right, LeafPolicy::Adaptive));
-        let space =
-            crate::node::merge_leaf_space::<Hints>(&left, &right, LeafPolicy::Adaptive, false);
+        let space = crate::node::merge_leaf_space(&left, &right, LeafPolicy::Adaptive, false);
         assert!(space > left.len(), "what is ruled out does not fit");
     }
     // And what fits is not ruled out: by fully dense leaves, or by semi-dense ones alone.

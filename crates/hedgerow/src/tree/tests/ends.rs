@@ -1,8 +1,7 @@
 //! The ends of the order: against a map in every layout, by threads that take them all, and beside leaves without records.
 
 use super::super::{End, Taken, Tree};
-use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
-use crate::node::{Hints, LeafLayout, LeafPolicy};
+use super::{TINY_PAGE, absent, assert_clean, policies, random_key, tiny};
 use crate::page::{FrameHead, Frames};
 use crate::testing::MemoryPool;
 use crate::testing::environment::fresh_seed;
@@ -16,7 +15,7 @@ use std::collections::BTreeMap;
 
 const ENDS: [End; 2] = [End::First, End::Last];
 
-fn take(tree: &Tree<MemoryPool, Hints>, end: End) -> Option<(Vec<u8>, Vec<u8>)> {
+fn take(tree: &Tree<MemoryPool>, end: End) -> Option<(Vec<u8>, Vec<u8>)> {
     match tree.take_end(end, |_, _| true).unwrap() {
         Taken::Record(record) => Some(record),
         Taken::Empty => None,
@@ -24,7 +23,7 @@ fn take(tree: &Tree<MemoryPool, Hints>, end: End) -> Option<(Vec<u8>, Vec<u8>)> 
     }
 }
 
-fn against_a_map(tree: &Tree<MemoryPool, Hints>, random: &mut SplitMix64) {
+fn against_a_map(tree: &Tree<MemoryPool>, random: &mut SplitMix64) {
     let mut model = BTreeMap::new();
     let end_of = |model: &BTreeMap<Vec<u8>, Vec<u8>>, end| {
         let found = if end == End::First { model.iter().next() } else { model.iter().next_back() };
@@ -73,9 +72,9 @@ fn against_a_map(tree: &Tree<MemoryPool, Hints>, random: &mut SplitMix64) {
 fn the_ends_of_every_layout_are_those_of_a_map() {
     let seed = fresh_seed();
     let mut random = SplitMix64::new(seed);
-    for policy in LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]) {
+    for policy in policies() {
         let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
-        let tree = Tree::<_, Hints>::create_with(pool, TreeId(7), policy).unwrap();
+        let tree = Tree::create_with(pool, TreeId(7), policy).unwrap();
         against_a_map(&tree, &mut random);
         assert_clean(&tree);
         against_a_map(&absent(6, seed).with_policy(policy), &mut random);
@@ -87,7 +86,7 @@ fn the_ends_of_every_layout_are_those_of_a_map() {
 #[test]
 fn every_record_is_taken_by_one_thread() {
     const EACH: u64 = 3_000;
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     let left = Arc::new(AtomicU64::new(2 * EACH));
     let putters: Vec<_> = (0..2_u64)
         .map(|class| {
@@ -142,7 +141,7 @@ fn every_record_is_taken_by_one_thread() {
 #[test]
 fn a_record_that_comes_to_an_empty_leaf_is_not_passed_over() {
     const ROUNDS: u64 = 3_000;
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     let key = |number: u64| number.to_be_bytes();
     for number in 0..60 {
         tree.put(&key(number), &[7; 30]).unwrap();

@@ -1,9 +1,9 @@
 //! Trees that do not change any more: every layout against a map, and pages that no correct engine would write.
 
 use super::super::{Beyond, FrozenTree, FrozenWalk, LeafRecords, Target, Tree};
-use super::{TINY_PAGE, random_key, tiny};
+use super::{TINY_PAGE, policies, random_key, tiny};
 use crate::error::{ErrorKind, Result};
-use crate::node::{Hints, LeafLayout, LeafPolicy, load_check};
+use crate::node::{LeafPolicy, load_check};
 use crate::page::{FrozenPages, header};
 use crate::testing::MemoryPool;
 use crate::testing::environment::{effort, fresh_seed};
@@ -50,7 +50,7 @@ impl FrozenPages for Copies {
 }
 
 impl Copies {
-    fn of(tree: &Tree<MemoryPool, Hints>) -> Copies {
+    fn of(tree: &Tree<MemoryPool>) -> Copies {
         let mut pages = BTreeMap::new();
         let mut ids = Vec::new();
         tree.verify_with(&mut |id, _| {
@@ -164,8 +164,8 @@ fn scan(
     panic!("an endless scan");
 }
 
-fn grown(policy: LeafPolicy, random: &mut SplitMix64) -> (Tree<MemoryPool, Hints>, Model) {
-    let (tree, mut model) = (tiny::<Hints>().with_policy(policy), Model::new());
+fn grown(policy: LeafPolicy, random: &mut SplitMix64) -> (Tree<MemoryPool>, Model) {
+    let (tree, mut model) = (tiny().with_policy(policy), Model::new());
     for _ in 0..3000 {
         let key = random_key(random, tree.max_key_bytes());
         if random.below(4) == 0 {
@@ -179,10 +179,6 @@ fn grown(policy: LeafPolicy, random: &mut SplitMix64) -> (Tree<MemoryPool, Hints
         }
     }
     (tree, model)
-}
-
-fn policies() -> impl Iterator<Item = LeafPolicy> {
-    std::iter::once(LeafPolicy::Adaptive).chain(LeafLayout::ALL.map(LeafPolicy::Fixed))
 }
 
 #[test]
@@ -201,7 +197,7 @@ fn every_layout_agrees_with_a_map_both_ways() {
         let error = other.get(b"key", &mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::KeyspaceDropped);
     }
-    let empty = tiny::<Hints>();
+    let empty = tiny();
     let copies = Copies::of(&empty);
     let tree = FrozenTree::new(&copies, empty.id(), empty.root());
     use_all(&tree, &mut empty.leaf_records(), &mut random, Some(&Model::new()));

@@ -3,7 +3,7 @@
 use super::super::walk::{Go, Visit};
 use super::super::{MAX_LEVELS, Tree, descend::plain};
 use super::{TINY_PAGE, assert_clean, random_key, tiny};
-use crate::node::{Baseline, Hints, LeafLayout, LeafPolicy};
+use crate::node::{LeafLayout, LeafPolicy};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
@@ -59,11 +59,11 @@ fn keys(count: usize, len: usize, order: Order, random: &mut SplitMix64) -> Vec<
 
 /// Inner nodes: with a single child, all, and of the former those whose neighbour on the left, under the same parent, is
 /// another.
-fn lonely(tree: &Tree<MemoryPool, Hints>) -> [usize; 3] {
+fn lonely(tree: &Tree<MemoryPool>) -> [usize; 3] {
     let [mut lonely, mut inner, mut pairs] = [0; 3];
     let mut before = [false; MAX_LEVELS as usize];
     let mut look = |visit: Visit<'_>| {
-        let node = plain::<Hints>(visit.bytes);
+        let node = plain(visit.bytes);
         let level = usize::from(node.level());
         if level > 0 {
             inner += 1;
@@ -83,7 +83,7 @@ fn lonely(tree: &Tree<MemoryPool, Hints>) -> [usize; 3] {
 /// Gives how many inner nodes had a single child.
 fn grow(order: Order, seed: u64, count: usize) -> usize {
     let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
-    let tree: Tree<MemoryPool, Hints> = Tree::create(pool, TreeId(7)).unwrap();
+    let tree: Tree<MemoryPool> = Tree::create(pool, TreeId(7)).unwrap();
     let tree = tree.with_policy(LeafPolicy::Fixed(LeafLayout::Comparison));
     let mut random = SplitMix64::new(seed);
     for key in keys(count, tree.max_key_bytes(), order, &mut random) {
@@ -119,7 +119,7 @@ fn of_two_that_became_neighbours_one_has_more_than_a_single_child() {
 fn a_tree_whose_keys_are_all_removed_is_a_single_page() {
     // The pages that stayed were found with 2,820.
     for seed in 0..3000 {
-        let tree = tiny::<Baseline>();
+        let tree = tiny();
         let mut random = SplitMix64::new(seed);
         let mut keys = BTreeSet::new();
         let steps = 50 + random.below(600);

@@ -1,9 +1,11 @@
 //! Leaves of every layout: against a map under every policy, and which layout leaves get and lose.
 
+#![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
+
 use super::super::Tree;
 use super::model::{Model, compare, random_value, run};
 use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
-use crate::node::{Hints, LeafLayout, LeafPolicy};
+use crate::node::{LeafLayout, LeafPolicy};
 use crate::page::Pages;
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
@@ -21,9 +23,9 @@ fn every_policy_for_leaves_agrees_with_a_map() {
     for policy in policies() {
         println!("{policy:?}");
         let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
-        let tree = Tree::<_, Hints>::create_with(pool, TreeId(7), policy).unwrap();
+        let tree = Tree::create_with(pool, TreeId(7), policy).unwrap();
         run(&tree, 6_000, seed);
-        run(&absent::<Hints>(6, seed).with_policy(policy), 2_000, seed);
+        run(&absent(6, seed).with_policy(policy), 2_000, seed);
     }
 }
 
@@ -33,7 +35,7 @@ fn ranges_are_removed_from_leaves_of_every_layout_and_their_pages_freed() {
     let mut random = SplitMix64::new(seed);
     for policy in policies() {
         let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
-        let tree = Tree::<_, Hints>::create_with(pool, TreeId(7), policy).unwrap();
+        let tree = Tree::create_with(pool, TreeId(7), policy).unwrap();
         let mut model = Model::new();
         for round in 0..40 {
             // Dense numbers, and keys of all lengths.
@@ -70,7 +72,7 @@ fn ranges_are_removed_from_leaves_of_every_layout_and_their_pages_freed() {
 fn a_tree_whose_policy_changes_agrees_with_a_map() {
     let seed = crate::testing::environment::fresh_seed();
     let mut random = SplitMix64::new(seed);
-    let mut tree = tiny::<Hints>();
+    let mut tree = tiny();
     let mut model = Model::new();
     let mut seen = [false; LeafLayout::ALL.len()];
     for policy in policies().cycle().take(25) {
@@ -107,7 +109,7 @@ fn a_tree_whose_policy_changes_agrees_with_a_map() {
 fn integers_get_dense_leaves_and_strings_get_fingerprints() {
     let integers = |policy| {
         let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-        let tree = Tree::<_, Hints>::create_with(pool, TreeId(1), policy).unwrap();
+        let tree = Tree::create_with(pool, TreeId(1), policy).unwrap();
         // A prime number of them, so that the steps meet each one.
         for number in (0..50_021_u64).map(|step| (step * 7_919 % 50_021) as u32) {
             tree.put(&number.to_be_bytes(), &u64::from(number).to_le_bytes()).unwrap();
@@ -125,8 +127,7 @@ fn integers_get_dense_leaves_and_strings_get_fingerprints() {
         let share = stats.leaves_of(layout).records as f64 / stats.records() as f64;
         assert!(share > 0.95, "{policy:?}: {stats:?}");
     }
-    let tree =
-        Tree::<_, Hints>::create(Arc::new(MemoryPool::new(4096, 1 << 12)), TreeId(1)).unwrap();
+    let tree = Tree::create(Arc::new(MemoryPool::new(4096, 1 << 12)), TreeId(1)).unwrap();
     for number in 0..20_000_u64 {
         let name = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
         let key = format!("https://www.example.org/articles/{}/{name:08}-and-its-title", name % 17);
@@ -142,8 +143,7 @@ fn integers_get_dense_leaves_and_strings_get_fingerprints() {
 
 #[test]
 fn strings_that_are_scanned_get_comparison_leaves_and_lose_them_again() {
-    let tree =
-        Tree::<_, Hints>::create(Arc::new(MemoryPool::new(4096, 1 << 12)), TreeId(1)).unwrap();
+    let tree = Tree::create(Arc::new(MemoryPool::new(4096, 1 << 12)), TreeId(1)).unwrap();
     let key = |number: u64| {
         format!("https://www.example.org/articles/of/{number:08}/page-of-some-length")
     };
@@ -177,7 +177,7 @@ fn records_that_make_slots_wide_find_room() {
     for policy in policies() {
         let mut random = SplitMix64::new(seed);
         let pool = Arc::new(MemoryPool::new(4096, 1 << 14));
-        let tree = Tree::<_, Hints>::create_with(pool, TreeId(1), policy).unwrap();
+        let tree = Tree::create_with(pool, TreeId(1), policy).unwrap();
         let mut model = Model::new();
         for step in 0..4_000 {
             let key = match random.below(4) {
@@ -207,7 +207,7 @@ fn records_that_make_slots_wide_find_room() {
 fn dense_leaves_shrink_by_merges() {
     for value in [&[][..], &[7; 8]] {
         let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-        let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+        let tree = Tree::create(pool, TreeId(1)).unwrap();
         let count = 20_011_u64;
         let key = |step: u64| (step * 7_919 % count).to_be_bytes();
         for step in 0..count {
@@ -230,7 +230,7 @@ fn dense_leaves_shrink_by_merges() {
 #[test]
 fn ascending_strings_do_not_change_the_layout_to_and_fro() {
     let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-    let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+    let tree = Tree::create(pool, TreeId(1)).unwrap();
     for number in 0..20_000 {
         let key = format!("https://www.example.org/articles/{number:08}/of/some/length");
         tree.put(key.as_bytes(), &[1; 8]).unwrap();
@@ -246,7 +246,7 @@ fn ascending_strings_do_not_change_the_layout_to_and_fro() {
 fn numbers_of_eight_bytes_get_dense_leaves_in_any_order() {
     for step in [1, 7_919] {
         let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-        let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+        let tree = Tree::create(pool, TreeId(1)).unwrap();
         for number in 0..20_011_u64 {
             tree.put(&(number * step % 20_011).to_be_bytes(), &number.to_be_bytes()).unwrap();
         }
@@ -261,7 +261,7 @@ fn numbers_of_eight_bytes_get_dense_leaves_in_any_order() {
 #[test]
 fn a_fingerprint_leaf_of_numbers_becomes_dense() {
     let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-    let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+    let tree = Tree::create(pool, TreeId(1)).unwrap();
     for number in 0..20_000_u32 {
         let key = [&b"measurements/of/today/"[..], &number.to_be_bytes()].concat();
         tree.put(&key, &number.to_be_bytes()).unwrap();

@@ -1,12 +1,11 @@
 //! Ranges that are removed, with bounds as long as the longest key, and a little shorter and longer.
 
 use super::*;
-use crate::node::Hints;
 use std::collections::BTreeSet;
 
 #[test]
 fn a_bound_as_long_as_the_longest_key_is_that_key_and_a_longer_one_comes_behind_it() {
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     let longest = tree.max_key_bytes();
     let of = |len: usize, last: u8| {
         let mut key = vec![b'k'; len];

@@ -23,7 +23,7 @@ mod stamps;
 mod windows;
 
 use super::Tree;
-use crate::node::{Ladder, LeafLayout, LeafPolicy};
+use crate::node::{LeafLayout, LeafPolicy, rung};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
@@ -32,26 +32,26 @@ use hedgerow_sync::primitive::random::SplitMix64;
 /// The smallest pages: a handful of records each, so that all structure changes happen all the time.
 const TINY_PAGE: usize = 512;
 
-/// Every way to choose the layout of a leaf.
-const POLICIES: [LeafPolicy; 5] = [
-    LeafPolicy::Adaptive,
-    LeafPolicy::Fixed(LeafLayout::Comparison),
-    LeafPolicy::Fixed(LeafLayout::Fingerprint),
-    LeafPolicy::Fixed(LeafLayout::SemiDense),
-    LeafPolicy::Fixed(LeafLayout::FullyDense),
-];
+/// The layouts that leaves can have: on the lower rungs of the ladder a single one.
+const LAYOUTS: &[LeafLayout] =
+    if rung::HINTS { &LeafLayout::ALL } else { &[LeafLayout::Comparison] };
 
-fn tiny<L: Ladder>() -> Tree<MemoryPool, L> {
+/// Every way to choose the layout of a leaf.
+fn policies() -> impl Iterator<Item = LeafPolicy> + Clone {
+    LAYOUTS.iter().map(|layout| LeafPolicy::Fixed(*layout)).chain([LeafPolicy::Adaptive])
+}
+
+fn tiny() -> Tree<MemoryPool> {
     let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
     Tree::create(pool, TreeId(7)).unwrap()
 }
 
-fn absent<L: Ladder>(one_in: u64, seed: u64) -> Tree<MemoryPool, L> {
+fn absent(one_in: u64, seed: u64) -> Tree<MemoryPool> {
     let pool = Arc::new(MemoryPool::with_absences(TINY_PAGE, 1 << 16, one_in, seed));
     Tree::create(pool, TreeId(7)).unwrap()
 }
 
-fn assert_clean<L: Ladder>(tree: &Tree<MemoryPool, L>) {
+fn assert_clean(tree: &Tree<MemoryPool>) {
     let findings = tree.verify().unwrap();
     assert!(findings.is_empty(), "{findings:?}");
     // Nothing is lost and nothing is held twice: what is reachable is what was given out.

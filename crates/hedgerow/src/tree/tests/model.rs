@@ -1,9 +1,8 @@
-//! One thread against a `BTreeMap`, on every rung of the ladder, with and without pretended faults.
+//! One thread against a `BTreeMap`, on the rung of the build, with and without pretended faults.
 
 use super::super::{Swap, Tree};
 use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
 use crate::error::ErrorKind;
-use crate::node::{Baseline, Heads, Hints, Ladder, Prefix};
 use crate::testing::MemoryPool;
 use crate::types::TreeId;
 use hedgerow_sync::primitive::Arc;
@@ -15,7 +14,7 @@ pub(super) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub(super) fn random_value(
     random: &mut SplitMix64,
-    tree: &Tree<MemoryPool, impl Ladder>,
+    tree: &Tree<MemoryPool>,
     key: &[u8],
 ) -> Vec<u8> {
     let room = (tree.max_record_bytes() - key.len()) as u64;
@@ -28,7 +27,7 @@ pub(super) fn random_value(
 }
 
 /// Random changes and look-ups, each compared with the model.
-pub(super) fn run<L: Ladder>(tree: &Tree<MemoryPool, L>, steps: u64, seed: u64) {
+pub(super) fn run(tree: &Tree<MemoryPool>, steps: u64, seed: u64) {
     println!("seed {seed}");
     let mut random = SplitMix64::new(seed);
     let mut model = Model::new();
@@ -78,8 +77,8 @@ pub(super) fn run<L: Ladder>(tree: &Tree<MemoryPool, L>, steps: u64, seed: u64) 
     assert_clean(tree);
 }
 
-fn swap<L: Ladder>(
-    tree: &Tree<MemoryPool, L>,
+fn swap(
+    tree: &Tree<MemoryPool>,
     model: &mut Model,
     key: &[u8],
     value: Vec<u8>,
@@ -102,11 +101,7 @@ fn swap<L: Ladder>(
 }
 
 /// The whole tree, by all ways of reading it.
-pub(super) fn compare<L: Ladder>(
-    tree: &Tree<MemoryPool, L>,
-    model: &Model,
-    random: &mut SplitMix64,
-) {
+pub(super) fn compare(tree: &Tree<MemoryPool>, model: &Model, random: &mut SplitMix64) {
     assert_clean(tree);
     let all = (Bound::Unbounded, Bound::Unbounded);
     scan(tree, model, all);
@@ -127,11 +122,7 @@ pub(super) fn compare<L: Ladder>(
     }
 }
 
-fn scan<L: Ladder>(
-    tree: &Tree<MemoryPool, L>,
-    model: &Model,
-    bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
-) {
+fn scan(tree: &Tree<MemoryPool>, model: &Model, bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>)) {
     let contains = |key: &Vec<u8>| {
         let above = match &bounds.0 {
             Bound::Included(low) => key >= low,
@@ -175,44 +166,24 @@ fn scan<L: Ladder>(
     }
 }
 
-macro_rules! ladders {
-    ($($name:ident: $ladder:ty,)*) => {$(
-        mod $name {
-            use super::*;
-
-            #[test]
-            fn agrees_with_a_map() {
-                run::<$ladder>(&tiny(), 6_000, crate::testing::environment::fresh_seed());
-            }
-
-            #[test]
-            fn agrees_with_a_map_when_pages_come_and_go() {
-                let seed = crate::testing::environment::fresh_seed();
-                let tree = absent::<$ladder>(6, seed);
-                run::<$ladder>(&tree, 2_000, seed);
-                assert!(tree.pool().faults() > 1_000);
-            }
-
-            #[test]
-            fn bulk_loads_agree_with_a_map() {
-                bulk_load::<$ladder>(crate::testing::environment::fresh_seed());
-            }
-        }
-    )*};
+#[test]
+fn changes_agree_with_a_map() {
+    run(&tiny(), 6_000, crate::testing::environment::fresh_seed());
 }
 
-ladders! {
-    baseline: Baseline,
-    prefix: Prefix,
-    heads: Heads,
-    hints: Hints,
+#[test]
+fn changes_agree_with_a_map_when_pages_come_and_go() {
+    let seed = crate::testing::environment::fresh_seed();
+    let tree = absent(6, seed);
+    run(&tree, 2_000, seed);
+    assert!(tree.pool().faults() > 1_000);
 }
 
-fn bulk_load<L: Ladder>(seed: u64) {
-    println!("seed {seed}");
-    let mut random = SplitMix64::new(seed);
+#[test]
+fn bulk_loads_agree_with_a_map() {
+    let mut random = SplitMix64::new(crate::testing::environment::fresh_seed());
     for records in [0, 1, 2, 7, 60, 700] {
-        let tree = tiny::<L>();
+        let tree = tiny();
         let mut model = Model::new();
         for _ in 0..records {
             let key = random_key(&mut random, tree.max_key_bytes());
@@ -239,7 +210,7 @@ fn bulk_load<L: Ladder>(seed: u64) {
 fn ascending_and_descending_loads_fill_their_pages() {
     for descending in [false, true] {
         let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-        let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+        let tree = Tree::create(pool, TreeId(1)).unwrap();
         let count = 20_000_u64;
         for i in 0..count {
             let key = if descending { count - i } else { i };
@@ -268,7 +239,7 @@ fn sequential_loads_of_keys_with_long_prefixes_fill_their_pages() {
             keys.reverse();
         }
         let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-        let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+        let tree = Tree::create(pool, TreeId(1)).unwrap();
         for key in &keys {
             tree.put(key.as_bytes(), &[7; 8]).unwrap();
         }
@@ -281,7 +252,7 @@ fn sequential_loads_of_keys_with_long_prefixes_fill_their_pages() {
 #[test]
 fn full_bulk_loads_fill_their_pages() {
     let pool = Arc::new(MemoryPool::new(4096, 1 << 12));
-    let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+    let tree = Tree::create(pool, TreeId(1)).unwrap();
     let mut load = tree.bulk_load(100).unwrap();
     for i in 0..20_000_u64 {
         load.push(&i.to_be_bytes(), &[7; 32]).unwrap();
@@ -293,7 +264,7 @@ fn full_bulk_loads_fill_their_pages() {
 
 #[test]
 fn a_bulk_load_that_fails_leaves_nothing_behind() {
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     let mut load = tree.bulk_load(90).unwrap();
     for i in 0..500_u32 {
         load.push(&(i << 16).to_be_bytes(), b"value").unwrap();
@@ -321,7 +292,7 @@ fn a_bulk_load_that_fails_leaves_nothing_behind() {
 #[test]
 fn a_full_pool_is_an_error_that_changes_nothing() {
     let pool = Arc::new(MemoryPool::new(TINY_PAGE, 40));
-    let tree = Tree::<_, Hints>::create(pool, TreeId(1)).unwrap();
+    let tree = Tree::create(pool, TreeId(1)).unwrap();
     let mut stored = 0_u32;
     let error = loop {
         match tree.put(&stored.to_be_bytes(), &[1; 50]) {
@@ -342,7 +313,7 @@ fn a_full_pool_is_an_error_that_changes_nothing() {
 
 #[test]
 fn records_beyond_the_limit_are_refused_on_every_path() {
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     let (max, max_record) = (tree.max_key_bytes(), tree.max_record_bytes());
     let (fits, long) = (vec![b'k'; max], vec![b'k'; max + 1]);
     let (fits_with, long_value) = (vec![b'v'; max_record - max], vec![b'v'; max_record + 1]);
@@ -368,7 +339,7 @@ fn records_beyond_the_limit_are_refused_on_every_path() {
 
 #[test]
 fn prefixes_bound_a_scan_whatever_they_end_with() {
-    let tree = tiny::<Hints>();
+    let tree = tiny();
     let keys: [&[u8]; 8] =
         [b"", b"a", b"a\xff", b"a\xff\xff", b"a\xffb", b"b", b"\xff", b"\xff\xff\x01"];
     for key in keys {
@@ -390,8 +361,8 @@ fn prefixes_bound_a_scan_whatever_they_end_with() {
 #[test]
 fn a_dropped_tree_gives_all_its_pages_back_and_says_so() {
     for one_in in [u64::MAX, 5] {
-        let tree = absent::<Hints>(one_in, 1);
-        let other = Tree::<_, Hints>::create(tree.pool().clone(), TreeId(8)).unwrap();
+        let tree = absent(one_in, 1);
+        let other = Tree::create(tree.pool().clone(), TreeId(8)).unwrap();
         for i in 0..3_000_u32 {
             tree.put(&i.to_be_bytes(), &[3; 20]).unwrap();
         }

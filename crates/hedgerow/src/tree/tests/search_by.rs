@@ -1,8 +1,7 @@
 //! Searches by an order that only the values tell: in every layout, by how many comparisons, and beside changes.
 
 use super::super::Tree;
-use super::{POLICIES, absent, tiny};
-use crate::node::Hints;
+use super::{absent, policies, tiny};
 use crate::testing::MemoryPool;
 use crate::testing::environment::fresh_seed;
 use hedgerow_sync::primitive::Arc;
@@ -28,7 +27,7 @@ fn keys(count: usize, random: &mut SplitMix64) -> Vec<Vec<u8>> {
 
 /// What the search for `number` says, the records that it has found to be beside it, and how many were compared.
 fn search(
-    tree: &Tree<MemoryPool, Hints>,
+    tree: &Tree<MemoryPool>,
     within: (&[u8], &[u8]),
     number: u64,
 ) -> (Option<bool>, [Option<u64>; 2], usize) {
@@ -50,7 +49,7 @@ fn search(
 }
 
 /// `restarts`: how often a search may begin anew, and compare again.
-fn against_a_map(tree: &Tree<MemoryPool, Hints>, restarts: usize, random: &mut SplitMix64) {
+fn against_a_map(tree: &Tree<MemoryPool>, restarts: usize, random: &mut SplitMix64) {
     let keys = keys(600, random);
     let mut model = BTreeMap::new();
     let mut order: Vec<usize> = (0..keys.len()).collect();
@@ -97,7 +96,7 @@ fn against_a_map(tree: &Tree<MemoryPool, Hints>, restarts: usize, random: &mut S
 fn what_is_there_is_found_by_about_as_many_comparisons_as_bits_tell_the_records_apart() {
     let seed = fresh_seed();
     println!("seed {seed}");
-    for policy in POLICIES {
+    for policy in policies() {
         against_a_map(&tiny().with_policy(policy), 0, &mut SplitMix64::new(seed));
         against_a_map(&absent(50, seed).with_policy(policy), 20, &mut SplitMix64::new(seed));
     }
@@ -114,7 +113,7 @@ fn a_limit_behind_a_node_is_not_sought_in_it() {
         let last = if stretch == 0 { 1 << 31 | place } else { place };
         [&[b'k'; 32][..], &(stretch as u32).to_be_bytes(), &(last as u32).to_be_bytes()].concat()
     };
-    for policy in POLICIES {
+    for policy in policies() {
         let tree = tiny().with_policy(policy);
         for number in 0..2 * EACH {
             tree.put(&key(number), &number.to_be_bytes()).unwrap();
@@ -148,7 +147,7 @@ fn a_search_of_no_records_ends() {
 fn what_stays_is_found_and_what_never_is_is_not_beside_changes() {
     let seed = fresh_seed();
     println!("seed {seed}");
-    let tree = Arc::new(tiny::<Hints>());
+    let tree = Arc::new(tiny());
     let key = |number: u64| [&[b'k'; 60], &number.to_be_bytes()[..]].concat();
     const ALL: u64 = 4_000;
     for number in (0..ALL).step_by(8) {

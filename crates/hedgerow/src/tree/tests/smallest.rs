@@ -2,11 +2,10 @@
 //! way of holding a page is looked at for undefined behaviour (`.ci/miri`).
 
 use super::*;
-use crate::node::Hints;
 use hedgerow_sync::primitive::thread::spawn_named;
 
 /// Of few pages, since Miri makes each.
-fn tree() -> Tree<MemoryPool, Hints> {
+fn tree() -> Tree<MemoryPool> {
     Tree::create(Arc::new(MemoryPool::new(TINY_PAGE, 64)), TreeId(7)).unwrap()
 }
 

@@ -1,8 +1,8 @@
 //! A leaf's newest LSN: every change of a record stamps its leaf, and nothing that moves records loses a stamp.
 
 use super::super::{Part, Swap, Tree};
-use super::{TINY_PAGE, assert_clean, random_key};
-use crate::node::{Hints, LeafLayout, LeafPolicy};
+use super::{LAYOUTS, TINY_PAGE, assert_clean, policies, random_key};
+use crate::node::{LeafLayout, LeafPolicy};
 use crate::page::header;
 use crate::testing::MemoryPool;
 use crate::types::{Lsn, TreeId};
@@ -12,7 +12,7 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::{self, SplitMix64};
 use std::collections::BTreeMap;
 
-type Logged = Tree<MemoryPool, Hints>;
+type Logged = Tree<MemoryPool>;
 
 fn logged(policy: LeafPolicy) -> Logged {
     let pool = Arc::new(MemoryPool::new(TINY_PAGE, 1 << 16));
@@ -31,7 +31,7 @@ fn layout(tree: &Logged, key: &[u8]) -> LeafLayout {
 
 #[test]
 fn every_kind_of_change_stamps_its_leaf_in_every_layout() {
-    for wanted in LeafLayout::ALL {
+    for &wanted in LAYOUTS {
         let tree = logged(LeafPolicy::Fixed(wanted));
         // Enough for splits, after which there are dense leaves.
         for number in 0..200_u32 {
@@ -80,7 +80,7 @@ fn no_change_is_newer_than_the_stamp_of_its_leaf_whatever_splits_and_merges_do()
     let seed = random::seed();
     println!("seed {seed}");
     let mut random = SplitMix64::new(seed);
-    for policy in LeafLayout::ALL.map(LeafPolicy::Fixed).into_iter().chain([LeafPolicy::Adaptive]) {
+    for policy in policies() {
         let tree = logged(policy);
         let mut newest: BTreeMap<Vec<u8>, Lsn> = BTreeMap::new();
         for step in 0..4000_u32 {

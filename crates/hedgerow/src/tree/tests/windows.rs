@@ -1,6 +1,8 @@
 //! Cursors that have copied a part of a fully dense leaf: where the part ends, and what they do when the leaf has
 //! changed by then. Every value names its key, so that a value that was not copied gives itself away.
 
+#![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
+
 use super::super::Cursor;
 use super::*;
 use crate::node::{LeafLayout, LeafPolicy};

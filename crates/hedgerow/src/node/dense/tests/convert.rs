@@ -16,7 +16,7 @@ fn fill(page: &mut [u8], keys: impl Iterator<Item = Vec<u8>>, value: &[u8]) -> (
         if at.found || !comparison(page).covers(&key) {
             continue;
         }
-        if NodeMut::<Hints>::new(page).insert(at.index, &key, value).is_err() {
+        if NodeMut::new(page).insert(at.index, &key, value).is_err() {
             return (model, key);
         }
         model.insert(key, value.to_vec());
@@ -36,7 +36,7 @@ fn conversions_keep_every_record<V: DenseLayout>() {
         let upper = shape.key(first + 30_000);
         let upper = (random.below(2) == 0).then_some(upper.as_slice());
         let mut page = new_page(page_bytes);
-        NodeMut::<Hints>::format(&mut page, PageKind::ComparisonLeaf, 0, lower, upper);
+        NodeMut::format(&mut page, PageKind::ComparisonLeaf, 0, lower, upper);
         page[NEWEST_LSN] = 42;
         // Ascending with gaps, descending, or shuffled among so many that most of them come.
         let order = random.below(if stem.len() > 8 { 2 } else { 3 });
@@ -54,12 +54,12 @@ fn conversions_keep_every_record<V: DenseLayout>() {
         });
         let (model, next) = fill(&mut page, keys, &[7; 8]);
         let before = page.clone();
-        let converted = DenseMut::<V>::from_comparison::<Hints>(&mut page, &next, 8).map(drop);
+        let converted = DenseMut::<V>::from_comparison(&mut page, &next, 8).map(drop);
         assert_eq!(converted, Ok(()), "order {order}, {page_bytes} bytes");
         assert_eq!(kind(&page), V::KIND);
         assert_eq!(page[NEWEST_LSN], 42);
         assert_holds::<V>(&page, &model);
-        to_comparison::<V, Hints>(&mut page).unwrap();
+        to_comparison::<V>(&mut page).unwrap();
         assert_eq!(page[NEWEST_LSN], 42);
         assert_clean(&page);
         let node = comparison(&page);
@@ -77,15 +77,15 @@ fn what_does_not_go_with_the_layout_is_told<V: DenseLayout>() {
     let key = |number: u32| number.to_be_bytes().to_vec();
     let try_with = |more: &[(&[u8], &[u8])], step: u32, next: &[u8], value_len: usize| {
         let mut page = new_page(4096);
-        NodeMut::<Hints>::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
+        NodeMut::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
         for (key, value) in more {
             let index = comparison(&page).search(key).index;
-            NodeMut::<Hints>::new(&mut page).insert(index, key, value).unwrap();
+            NodeMut::new(&mut page).insert(index, key, value).unwrap();
         }
         let keys = (0..).map(|i| key(100 + i * step));
         fill(&mut page, keys, &[7; 8]);
         let before = page.clone();
-        let result = DenseMut::<V>::from_comparison::<Hints>(&mut page, next, value_len).map(drop);
+        let result = DenseMut::<V>::from_comparison(&mut page, next, value_len).map(drop);
         assert!(result.is_ok() || page == before, "a refused conversion changed the page");
         result
     };
@@ -101,15 +101,15 @@ fn what_does_not_go_with_the_layout_is_told<V: DenseLayout>() {
     assert_eq!(odd_next, if V::ONE_SIZE { Err(Refused::ValueLength) } else { Ok(()) });
 
     let mut page = new_page(4096);
-    NodeMut::<Hints>::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
-    let empty = DenseMut::<V>::from_comparison::<Hints>(&mut page, &next, 8).map(drop);
+    NodeMut::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
+    let empty = DenseMut::<V>::from_comparison(&mut page, &next, 8).map(drop);
     assert_eq!(empty, Err(Refused::Sparse));
     let (first, other) = (b"stem0000".as_slice(), b"ster0000".as_slice());
     for key in [first, other] {
         let index = comparison(&page).search(key).index;
-        NodeMut::<Hints>::new(&mut page).insert(index, key, &[7; 8]).unwrap();
+        NodeMut::new(&mut page).insert(index, key, &[7; 8]).unwrap();
     }
-    let stems = DenseMut::<V>::from_comparison::<Hints>(&mut page, first, 8).map(drop);
+    let stems = DenseMut::<V>::from_comparison(&mut page, first, 8).map(drop);
     assert_eq!(stems, Err(Refused::Stem));
     let records = comparison(&page).records_sorted();
     let built = DenseMut::<V>::build(&mut page, None, None, &records, Growth::Unknown).map(drop);

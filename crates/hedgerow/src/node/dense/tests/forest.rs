@@ -16,7 +16,7 @@ pub(super) struct Forest<V> {
 impl<V: DenseLayout> Forest<V> {
     pub fn new(page_bytes: usize) -> Self {
         let mut page = new_page(page_bytes);
-        NodeMut::<Hints>::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
+        NodeMut::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
         Forest { leaves: vec![page], changes: 0, layout: PhantomData }
     }
 
@@ -65,7 +65,7 @@ impl<V: DenseLayout> Forest<V> {
         if kind(page) == PageKind::ComparisonLeaf {
             let position = comparison(page).search(key);
             if position.found {
-                NodeMut::<Hints>::new(page).remove(position.index);
+                NodeMut::new(page).remove(position.index);
             }
             return position.found;
         }
@@ -119,7 +119,7 @@ type Outcome = Result<(), Option<Vec<u8>>>;
 
 fn put_in_comparison<V: DenseLayout>(page: &mut [u8], key: &[u8], value: &[u8]) -> Outcome {
     let at = comparison(page).search(key);
-    let mut node = NodeMut::<Hints>::new(page);
+    let mut node = NodeMut::new(page);
     let result = match at.found {
         true => node.update(at.index, value),
         false => node.insert(at.index, key, value),
@@ -127,13 +127,13 @@ fn put_in_comparison<V: DenseLayout>(page: &mut [u8], key: &[u8], value: &[u8]) 
     if result.is_ok() {
         return Ok(());
     }
-    if DenseMut::<V>::from_comparison::<Hints>(page, key, value.len()).is_ok() {
+    if DenseMut::<V>::from_comparison(page, key, value.len()).is_ok() {
         return Err(None);
     }
-    let mut node = NodeMut::<Hints>::new(page);
+    let mut node = NodeMut::new(page);
     let split = match at.found {
         true => node.choose_split(SplitHint::Middle),
-        false => choose_cut::<V, Hints>(&node, at.index, key, value.len()).unwrap_or_else(|| {
+        false => choose_cut::<V>(&node, at.index, key, value.len()).unwrap_or_else(|| {
             node.choose_split(SplitHint::Insert { index: at.index, key, value_bytes: value.len() })
         }),
     };
@@ -152,14 +152,14 @@ fn put_in_dense<V: DenseLayout>(page: &mut [u8], key: &[u8], value: &[u8]) -> Ou
     if result.is_ok() {
         return Ok(());
     }
-    match leaf.choose_remedy::<Hints>(key, value.len()) {
+    match leaf.choose_remedy(key, value.len()) {
         Remedy::ToComparison => {
-            to_comparison::<V, Hints>(page).unwrap();
+            to_comparison::<V>(page).unwrap();
             Err(None)
         }
         Remedy::Split(split) => {
             let mut right = new_page(leaf.bytes().len());
-            leaf.split_into::<Hints>(&split, &mut right, true);
+            leaf.split_into(&split, &mut right, true);
             Err(Some(right))
         }
     }

@@ -80,10 +80,10 @@ fn change_everything<V: DenseLayout>(page: &[u8], random: &mut Random) {
                 leaf.update(place, &value).ok();
                 black_box(leaf.value(place).len());
             }
-            (2, _) => match leaf.choose_remedy::<Hints>(&key, random.below(30)) {
-                Remedy::ToComparison => drop(to_comparison::<V, Hints>(&mut page.clone())),
+            (2, _) => match leaf.choose_remedy(&key, random.below(30)) {
+                Remedy::ToComparison => drop(to_comparison::<V>(&mut page.clone())),
                 Remedy::Split(split) => {
-                    leaf.split_into::<Hints>(&split, &mut right, true);
+                    leaf.split_into(&split, &mut right, true);
                     let expected = can_merge::<V>(&page, &right);
                     if random.below(2) == 0 {
                         assert_eq!(merge::<V>(&mut page, &right), expected);
@@ -92,7 +92,7 @@ fn change_everything<V: DenseLayout>(page: &[u8], random: &mut Random) {
                     }
                 }
             },
-            (3, _) => drop(to_comparison::<V, Hints>(&mut page.clone())),
+            (3, _) => drop(to_comparison::<V>(&mut page.clone())),
             (4, _) => {
                 let other = page.clone();
                 black_box(merge::<V>(&mut page, &other));
@@ -208,10 +208,10 @@ fn comparison_leaves_in_any_order_are_survived<V: DenseLayout>() {
     let mut random = Random::new(95);
     for _ in 0..300 {
         let mut page = new_page(1024);
-        NodeMut::<Hints>::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
+        NodeMut::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
         for number in 0..60u32 {
             let key = number.to_be_bytes();
-            if NodeMut::<Hints>::new(&mut page).insert(number as usize, &key, &[1; 4]).is_err() {
+            if NodeMut::new(&mut page).insert(number as usize, &key, &[1; 4]).is_err() {
                 break;
             }
         }
@@ -224,15 +224,15 @@ fn comparison_leaves_in_any_order_are_survived<V: DenseLayout>() {
         }
         let key = (random.below(80) as u32).to_be_bytes();
         let index = random.below(comparison(&page).count() + 1);
-        let mut node = NodeMut::<Hints>::new(&mut page);
-        if let Some(split) = choose_cut::<V, Hints>(&node, index, &key, 4) {
+        let mut node = NodeMut::new(&mut page);
+        if let Some(split) = choose_cut::<V>(&node, index, &key, 4) {
             let mut right = new_page(1024);
             node.split_into(&split, &mut right);
         }
         let other = page.clone();
         black_box(merge::<V>(&mut page, &other));
         if kind(&page) == PageKind::ComparisonLeaf {
-            drop(DenseMut::<V>::from_comparison::<Hints>(&mut page, &key, 4));
+            drop(DenseMut::<V>::from_comparison(&mut page, &key, 4));
         }
     }
 }

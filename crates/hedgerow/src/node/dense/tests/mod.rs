@@ -1,6 +1,8 @@
 //! Property tests of the dense layouts against a sorted map, on several page sizes. Everything
 //! derives from a seed, which a failure prints.
 
+#![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
+
 mod convert;
 mod forest;
 mod hostile;
@@ -12,7 +14,7 @@ mod split;
 use super::*;
 use crate::node::layout::{lower_fence, upper_fence};
 use crate::node::{
-    Hints, LeafLayout, LeafPolicy, Node, NodeMut, Records, max_record_bytes, merge_leaf_space,
+    LeafLayout, LeafPolicy, Node, NodeMut, Records, max_record_bytes, merge_leaf_space,
     merge_leaves,
 };
 use crate::page::header::{PageKind, initialise};
@@ -116,7 +118,7 @@ fn view<V: DenseLayout>(page: &[u8]) -> DenseNode<PlainBytes<'_>, V> {
     DenseNode::new(PlainBytes::new(page))
 }
 
-fn comparison(page: &[u8]) -> Node<PlainBytes<'_>, Hints> {
+fn comparison(page: &[u8]) -> Node<PlainBytes<'_>> {
     Node::new(PlainBytes::new(page))
 }
 
@@ -126,12 +128,12 @@ fn policy<V: DenseLayout>() -> LeafPolicy {
 
 /// Whether two leaves are one now.
 fn merge<V: DenseLayout>(left: &mut [u8], right: &[u8]) -> bool {
-    merge_leaves::<Hints>(left, right, policy::<V>(), false).is_ok()
+    merge_leaves(left, right, policy::<V>(), false).is_ok()
 }
 
 /// Whether they can be.
 fn can_merge<V: DenseLayout>(left: &[u8], right: &[u8]) -> bool {
-    merge_leaf_space::<Hints>(left, right, policy::<V>(), false) <= left.len()
+    merge_leaf_space(left, right, policy::<V>(), false) <= left.len()
 }
 
 fn kind(page: &[u8]) -> PageKind {

@@ -39,9 +39,9 @@ fn split_for<V: DenseLayout>(
     value_len: usize,
 ) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut leaf = DenseMut::<V>::new(page);
-    let Remedy::Split(split) = leaf.choose_remedy::<Hints>(key, value_len) else { return None };
+    let Remedy::Split(split) = leaf.choose_remedy(key, value_len) else { return None };
     let mut right = new_page(leaf.bytes().len());
-    leaf.split_into::<Hints>(&split, &mut right, true);
+    leaf.split_into(&split, &mut right, true);
     assert_clean(page);
     assert_clean(&right);
     assert_eq!(upper_fence(page), Some(split.separator.as_slice()));
@@ -83,7 +83,7 @@ fn a_full_leaf_keeps_all_its_slots_when_the_next_key_comes<V: DenseLayout>() {
 fn keys_below_the_first_slot_get_a_leaf_of_their_own<V: DenseLayout>() {
     let numbers: Vec<u32> = (10_000..10_400).collect();
     let mut page = new_page(4096);
-    NodeMut::<Hints>::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
+    NodeMut::format(&mut page, PageKind::ComparisonLeaf, 0, None, None);
     let mut records = Records::default();
     let mut model = Model::new();
     for number in numbers.iter().take(if V::ONE_SIZE { 400 } else { 340 }) {
@@ -119,18 +119,15 @@ fn few_records_become_a_comparison_leaf<V: DenseLayout>() {
     }
     for stranger in [key(100_000), b"a".to_vec(), b"wiki\0\0\0\x10x".to_vec()] {
         let leaf = DenseMut::<V>::new(&mut page);
-        assert_eq!(leaf.choose_remedy::<Hints>(&stranger, 8), Remedy::ToComparison);
+        assert_eq!(leaf.choose_remedy(&stranger, 8), Remedy::ToComparison);
     }
-    assert_eq!(
-        DenseMut::<V>::new(&mut page).choose_remedy::<Hints>(&key(6), 20),
-        Remedy::ToComparison
-    );
-    to_comparison::<V, Hints>(&mut page).unwrap();
+    assert_eq!(DenseMut::<V>::new(&mut page).choose_remedy(&key(6), 20), Remedy::ToComparison);
+    to_comparison::<V>(&mut page).unwrap();
     assert_clean(&page);
     assert_eq!(comparison(&page).count(), 32);
     // More than a comparison leaf holds: first a split.
     let (mut page, model, _) = filled::<V>((None, None), 5..);
-    assert!(to_comparison::<V, Hints>(&mut page).is_err());
+    assert!(to_comparison::<V>(&mut page).is_err());
     let (right, _) = split_for::<V>(&mut page, b"wiki\0\0\0\x60x", 8).unwrap();
     assert_eq!(view::<V>(&page).count() + view::<V>(&right).count(), model.len());
 }

@@ -41,7 +41,7 @@ const MOST_REMEDIES: usize = 12;
 impl Forest {
     fn new(policy: LeafPolicy, page_bytes: usize) -> Self {
         let mut page = new_page(page_bytes);
-        LeafMut::<Hints>::format(&mut page, policy.empty(), None, None);
+        LeafMut::format(&mut page, policy.empty(), None, None);
         set_newest_lsn(&mut page, 1234);
         let (model, work) = (Model::new(), Work::default());
         let (pages, seen) = (vec![page], Seen::default());
@@ -75,7 +75,7 @@ impl Forest {
     fn remedy(&mut self, at: usize, key: &[u8], value_len: usize, before: &Records) {
         let page = &mut self.pages[at];
         let (bounds, lsn) = (fences(page), newest_lsn(page));
-        match remedy::<Hints>(page, key, value_len, self.policy, self.scans) {
+        match remedy(page, key, value_len, self.policy, self.scans) {
             Remedy::Converted => {
                 self.work.conversions += 1;
                 assert!(records(page) == *before);
@@ -123,11 +123,11 @@ impl Forest {
     fn merge(&mut self, at: usize) -> bool {
         let (left, right) = self.pages.split_at_mut(at + 1);
         let (left, right) = (&mut left[at], &right[0]);
-        let space = merge_leaf_space::<Hints>(left, right, self.policy, self.scans);
+        let space = merge_leaf_space(left, right, self.policy, self.scans);
         let old = left.clone();
         let bounds = (fences(left).0, fences(right).1);
         let lsn = header_lsn(left).max(header_lsn(right));
-        match merge_leaves::<Hints>(left, right, self.policy, self.scans) {
+        match merge_leaves(left, right, self.policy, self.scans) {
             Ok(()) => {
                 let used = leaf(left).used_bytes();
                 assert!(space <= self.page_bytes, "it fits, and was said not to");

@@ -26,11 +26,11 @@ fn sample(policy: LeafPolicy, random: &mut Random) -> Vec<u8> {
     };
     let mut page = new_page(SMALL);
     let upper = (random.below(2) == 0).then(|| key(1_000));
-    LeafMut::<Hints>::format(&mut page, LeafLayout::Comparison, None, upper.as_deref());
+    LeafMut::format(&mut page, LeafLayout::Comparison, None, upper.as_deref());
     for number in 0..16 {
         put(&mut page, &key(100 + number), &[7; 4]).unwrap();
     }
-    convert::<Hints>(&mut page, layout).expect("these keys go with every layout");
+    convert(&mut page, layout).expect("these keys go with every layout");
     for _ in 0..6 {
         let place = leaf(&page).find(&key(101 + 2 * random.below(7) as u32));
         if place.found {
@@ -83,7 +83,7 @@ fn look_up_everything(page: &[u8], random: &mut Random) {
 /// A cursor's way over a private copy, both ways, which has to end.
 fn scan(page: &[u8]) {
     let mut copy = page.to_vec();
-    Leaf::<PlainBytes<'_>, Hints>::put_in_order(&mut copy);
+    Leaf::put_in_order(&mut copy);
     let view = leaf(&copy);
     let mut buffer = vec![0; 2 * page.len()];
     let prefix = view.copy_prefix(&mut buffer);
@@ -120,15 +120,15 @@ fn change_everything(page: &[u8], random: &mut Random) {
                     leaf_mut(&mut page).remove(place.index);
                 }
             }
-            1 => drop(convert::<Hints>(&mut page, LeafLayout::ALL[random.below(4)])),
+            1 => drop(convert(&mut page, LeafLayout::ALL[random.below(4)])),
             2 => {
-                adapt::<Hints>(&mut page, policy, scans);
+                adapt(&mut page, policy, scans);
             }
             3 => {
                 let right = page.clone();
                 black_box(leaf(&page).may_merge(&leaf(&right), policy));
-                let space = merge_leaf_space::<Hints>(&page, &right, policy, scans);
-                let merged = merge_leaves::<Hints>(&mut page, &right, policy, scans);
+                let space = merge_leaf_space(&page, &right, policy, scans);
+                let merged = merge_leaves(&mut page, &right, policy, scans);
                 black_box((space, merged)).1.ok();
             }
             _ => {
@@ -138,8 +138,7 @@ fn change_everything(page: &[u8], random: &mut Random) {
                 // A tree takes a leaf for damaged that refuses a record and has so few.
                 if refused
                     && (view.count() > 1 || view.layout().is_dense())
-                    && let Remedy::Split(split) =
-                        remedy::<Hints>(&mut page, &key, len, policy, scans)
+                    && let Remedy::Split(split) = remedy(&mut page, &key, len, policy, scans)
                 {
                     let mut right = new_page(SMALL);
                     leaf_mut(&mut page).split_into(&split, &mut right, policy, scans);

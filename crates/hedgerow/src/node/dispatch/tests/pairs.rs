@@ -34,14 +34,7 @@ fn leaves(kind: Kind, page_bytes: usize, random: &mut Random) -> Vec<(Vec<u8>, M
             for layout in LeafLayout::ALL {
                 let mut page = new_page(page_bytes);
                 let bounds = (lower, upper);
-                if super::super::convert::build::<Hints>(
-                    &mut page,
-                    layout,
-                    bounds,
-                    &all,
-                    Growth::Up,
-                )
-                .is_ok()
+                if super::super::convert::build(&mut page, layout, bounds, &all, Growth::Up).is_ok()
                 {
                     set_newest_lsn(&mut page, LSN);
                     made.push((page, model.clone()));
@@ -61,7 +54,7 @@ fn unsorted(
     random: &mut Random,
 ) -> Option<(Vec<u8>, Model)> {
     let mut page = new_page(page_bytes);
-    let mut leaf = LeafMut::<Hints>::format(&mut page, LeafLayout::Fingerprint, bounds.0, bounds.1);
+    let mut leaf = LeafMut::format(&mut page, LeafLayout::Fingerprint, bounds.0, bounds.1);
     let mut left: Vec<_> = model.iter().collect();
     while !left.is_empty() {
         let (key, value) = left.swap_remove(random.below(left.len()));
@@ -87,7 +80,7 @@ fn conversions_between_all_pairs_of_layouts_change_nothing_else() {
                 for to in LeafLayout::ALL {
                     let from = LeafLayout::of(&page);
                     let mut other = page.clone();
-                    if convert::<Hints>(&mut other, to).is_err() {
+                    if convert(&mut other, to).is_err() {
                         assert!(other == page, "{from:?} to {to:?} failed and has changed bytes");
                         assert_ne!(from, to);
                         failed += 1;
@@ -161,7 +154,7 @@ fn converts_for(page: &[u8], to: LeafLayout, model: &Model, random: &mut Random)
     let len = random.below(room + 1);
     let value = random.bytes(len);
     let mut other = page.to_vec();
-    if convert_for::<Hints>(&mut other, to, &key, value.len()).is_err() {
+    if convert_for(&mut other, to, &key, value.len()).is_err() {
         assert!(other == page, "a failed conversion has changed something");
         return false;
     }
@@ -191,17 +184,16 @@ fn merges_of_all_pairs_of_layouts_hold_the_records_of_both() {
                     .flat_map(|from| LeafLayout::ALL.iter().map(move |to| (*from, *to)))
                 {
                     let (mut l, mut r) = (left.clone(), right.clone());
-                    let converted = convert::<Hints>(&mut l, from).is_ok()
-                        && convert::<Hints>(&mut r, to).is_ok();
+                    let converted = convert(&mut l, from).is_ok() && convert(&mut r, to).is_ok();
                     if !converted {
                         continue;
                     }
                     set_newest_lsn(&mut r, LSN + 1);
                     for policy in policies.clone() {
                         let scans = random.below(2) == 0;
-                        let space = merge_leaf_space::<Hints>(&l, &r, policy, scans);
+                        let space = merge_leaf_space(&l, &r, policy, scans);
                         let mut merged = l.clone();
-                        if merge_leaves::<Hints>(&mut merged, &r, policy, scans).is_err() {
+                        if merge_leaves(&mut merged, &r, policy, scans).is_err() {
                             assert!(space > page_bytes, "it was said to fit");
                             assert!(merged == l, "a failed merge has changed something");
                             continue;
@@ -228,13 +220,13 @@ fn a_merge_into_a_larger_layout_takes_no_more_than_was_foretold() {
     for (whole, model) in leaves(Kind::Crowd, 4096, &mut random) {
         let Some(mut pair) = halves(&whole, &model, &mut random) else { continue };
         for page in &mut pair {
-            convert::<Hints>(page, LeafLayout::Fingerprint).unwrap();
+            convert(page, LeafLayout::Fingerprint).unwrap();
         }
         let [mut left, right] = pair;
         let policy = LeafPolicy::Fixed(LeafLayout::Comparison);
         let before = leaf(&left).used_bytes() + leaf(&right).used_bytes();
-        let space = merge_leaf_space::<Hints>(&left, &right, policy, false);
-        if merge_leaves::<Hints>(&mut left, &right, policy, false).is_ok() {
+        let space = merge_leaf_space(&left, &right, policy, false);
+        if merge_leaves(&mut left, &right, policy, false).is_ok() {
             assert!(leaf(&left).used_bytes() <= space);
             larger += usize::from(leaf(&left).used_bytes() > before);
         }
@@ -256,8 +248,7 @@ fn halves(whole: &[u8], model: &Model, random: &mut Random) -> Option<[Vec<u8>; 
         let mut page = new_page(whole.len());
         let bounds = (lower, upper);
         let layout = LeafLayout::Comparison;
-        super::super::convert::build::<Hints>(&mut page, layout, bounds, &records, Growth::Up)
-            .ok()?;
+        super::super::convert::build(&mut page, layout, bounds, &records, Growth::Up).ok()?;
         set_newest_lsn(&mut page, LSN);
         Some(page)
     };

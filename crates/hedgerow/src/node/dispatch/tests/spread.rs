@@ -20,7 +20,7 @@ fn neighbours(
         part.iter().for_each(|(key, value)| records.push(key, value));
         let mut page = new_page(page_bytes);
         let bounds = (lower.as_deref(), upper);
-        super::super::convert::build::<Hints>(&mut page, layout, bounds, &records, Growth::Up)
+        super::super::convert::build(&mut page, layout, bounds, &records, Growth::Up)
             .is_ok_and(|()| {
                 part.len() <= 1 || leaf(&page).used_bytes() * 16 <= page_bytes * sixteenths
             })
@@ -70,7 +70,7 @@ fn records_are_spread_evenly_and_fences_meet() {
                     let into = (group.len() - 1).max(1);
                     let most_bytes = page_bytes * (15 + random.below(2)) / 16;
                     let views: Vec<&[u8]> = group.iter().map(Vec::as_slice).collect();
-                    let Some(spread) = spread_leaves::<Hints>(&views, into, most_bytes) else {
+                    let Some(spread) = spread_leaves(&views, into, most_bytes) else {
                         refused += 1;
                         continue;
                     };
@@ -113,7 +113,7 @@ fn parts_of_records_of_one_size_differ_by_a_few() {
         .collect();
     let leaves = neighbours(LeafLayout::Comparison, 4096, &model, 11);
     let views: Vec<&[u8]> = leaves.iter().map(Vec::as_slice).collect();
-    let spread = spread_leaves::<Hints>(&views, views.len() - 1, 4096).unwrap();
+    let spread = spread_leaves(&views, views.len() - 1, 4096).unwrap();
     let counts: Vec<usize> = spread.pages.iter().map(|page| leaf(page).count()).collect();
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
     assert!(most - least <= most / 4, "{counts:?}");
@@ -127,7 +127,7 @@ fn leaves_that_are_no_neighbours_or_dense_or_of_two_layouts_are_refused() {
     let dense = neighbours(LeafLayout::SemiDense, 512, &model, 16);
     let refused = |leaves: &[&Vec<u8>], into| {
         let views: Vec<&[u8]> = leaves.iter().map(|leaf| leaf.as_slice()).collect();
-        spread_leaves::<Hints>(&views, into, 512).is_none()
+        spread_leaves(&views, into, 512).is_none()
     };
     let [a, b, c] = [&comparison[0], &comparison[1], &comparison[2]];
     assert!(!refused(&[a, b], 2) && !refused(&[a, b, c], 3), "the same number of leaves");

@@ -5,7 +5,7 @@ use crate::node::fingerprint::{comparison_to_fingerprint, fingerprint_to_compari
 use crate::node::layout::{LAST_INSERT, RUN, u16_at};
 use crate::node::tests::leaf::put as put_comparison;
 use crate::node::tests::{assert_holds as assert_comparison, new_leaf as new_comparison};
-use crate::node::{Hints, Node, NodeMut, Records};
+use crate::node::{Node, NodeMut, Records};
 use crate::page::header::NEWEST_LSN;
 
 #[test]
@@ -20,14 +20,14 @@ fn conversions_there_and_back_keep_every_record() {
 fn there_and_back(seed: u64, page_bytes: usize) -> bool {
     let mut random = Random::new(seed);
     let (lower, upper) = random.fences(page_bytes);
-    let mut page = new_comparison::<Hints>(page_bytes, lower.as_deref(), upper.as_deref());
+    let mut page = new_comparison(page_bytes, lower.as_deref(), upper.as_deref());
     page[NEWEST_LSN] = 9;
     let mut model = Model::new();
     let filled = page_bytes / 4 * (1 + random.below(3));
-    while Node::<_, Hints>::new(PlainBytes::new(&page)).used_bytes() < filled {
+    while Node::new(PlainBytes::new(&page)).used_bytes() < filled {
         let key = random.key_within(&page);
         let value = random.value(page_bytes, key.len());
-        if put_comparison::<Hints>(&mut page, &key, &value).is_ok() {
+        if put_comparison(&mut page, &key, &value).is_ok() {
             model.insert(key, value);
         }
     }
@@ -60,7 +60,7 @@ fn there_and_back(seed: u64, page_bytes: usize) -> bool {
         assert!(before == page, "a failed conversion changed the page");
         return false;
     }
-    assert_comparison::<Hints>(&page, &model);
+    assert_comparison(&page, &model);
     assert_eq!(fences_of(&page), fences);
     assert_eq!(page[NEWEST_LSN], 9);
     assert_eq!(fingerprint_to_comparison(&mut page.clone()), Err(NoSpace));
@@ -86,15 +86,15 @@ fn a_conversion_that_does_not_fit_changes_nothing() {
             assert!(before == page);
             failures += 1;
         } else {
-            assert_comparison::<Hints>(&page, &model);
+            assert_comparison(&page, &model);
         }
     }
     assert!(failures > 0);
     // Lengths above 255 make all slots wide, of which a full page of tiny records has many.
-    let mut page = new_comparison::<Hints>(4096, None, None);
-    put_comparison::<Hints>(&mut page, &[0; 300], &[]).unwrap();
+    let mut page = new_comparison(4096, None, None);
+    put_comparison(&mut page, &[0; 300], &[]).unwrap();
     for number in 0..u32::MAX {
-        if put_comparison::<Hints>(&mut page, &number.to_be_bytes(), &[1; 6]).is_err() {
+        if put_comparison(&mut page, &number.to_be_bytes(), &[1; 6]).is_err() {
             break;
         }
     }
@@ -141,8 +141,8 @@ fn leaves_are_built_out_of_records_or_not_at_all() {
                 assert!(page == before, "a failed build changed the page");
             }
             let mut page = before.clone();
-            if NodeMut::<Hints>::build(&mut page, lower, upper, &records).is_ok() {
-                assert_comparison::<Hints>(&page, &model);
+            if NodeMut::build(&mut page, lower, upper, &records).is_ok() {
+                assert_comparison(&page, &model);
             } else {
                 assert!(page == before, "a failed build changed the page");
             }

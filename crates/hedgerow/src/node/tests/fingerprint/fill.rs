@@ -2,8 +2,8 @@
 //! themselves.
 
 use super::*;
+use crate::node::Node;
 use crate::node::tests::{fill, new_leaf as new_comparison};
-use crate::node::{Hints, Node};
 
 /// A row of leaves in the order of their keys, the tree's part being played by a binary search.
 fn insert(leaves: &mut Vec<Vec<u8>>, key: &[u8], value: &[u8]) {
@@ -65,17 +65,17 @@ fn records_take_less_than_in_comparison_leaves() {
         let mut random = Random::new(seed);
         let prefix = vec![b'p'; prefix];
         let mut leaves = vec![new_leaf(4096, None, None)];
-        let mut others = vec![new_comparison::<Hints>(4096, None, None)];
+        let mut others = vec![new_comparison(4096, None, None)];
         for _ in 0..4000 {
             let len = suffix + random.below(suffix + 1);
             let key = [prefix.as_slice(), &random.bytes(len)].concat();
             if view(&leaves[at_of(&leaves, &key)]).find(&key).is_none() {
                 insert(&mut leaves, &key, &[3; 8]);
-                fill::insert::<Hints>(&mut others, &key, &[3; 8]);
+                fill::insert(&mut others, &key, &[3; 8]);
             }
         }
         let count: usize = leaves.iter().map(|leaf| view(leaf).count()).sum();
-        let other = |leaf: &Vec<u8>| Node::<_, Hints>::new(PlainBytes::new(leaf)).count();
+        let other = |leaf: &Vec<u8>| Node::new(PlainBytes::new(leaf)).count();
         assert_eq!(count, others.iter().map(other).sum::<usize>());
         eprintln!(
             "{} bytes a record in fingerprint leaves, {} in comparison leaves",

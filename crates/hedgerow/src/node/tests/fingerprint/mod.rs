@@ -1,6 +1,8 @@
 //! Property tests of fingerprint leaves against a sorted map, on several page sizes. Everything
 //! derives from a seed, which a failure prints.
 
+#![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
+
 mod changes;
 mod convert;
 mod crowd;
