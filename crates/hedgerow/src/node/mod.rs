@@ -48,7 +48,6 @@ pub use dispatch::{
     merge_leaf_space, merge_leaves, plain_leaf, remedy, split_between, spread_leaves,
 };
 pub use gap::{gap, pack};
-#[cfg(hedgerow_internals)]
 pub use layout::{LABEL_BYTES, max_key_bytes, max_record_bytes, max_short_key_bytes};
 pub use merge::{copy_node, merge_space};
 pub use policy::{KeyTraits, LeafPolicy, holds_strings, key_traits};
