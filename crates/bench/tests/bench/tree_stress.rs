@@ -267,6 +267,7 @@ fn threads_see_only_truth_in_frames() {
     let disk = RamDisk::new();
     let file = disk.open(Path::new("store"), OpenMode::CreateNew, DirectIo::Never).unwrap();
     let store = Store::create_in(&options, file).unwrap();
+    store.attend_new(&options).unwrap();
     let tree = store.create_keyspace("stress").unwrap();
     stress(&tree, 10_000, random::seed());
     let counters = store.pool().counters().values();

@@ -20,7 +20,6 @@ use crate::space::part::{self, PartName};
 use crate::space::part_file::PartFile;
 use crate::storage::AlignedBuffer;
 use crate::types::{PART_BYTES, PageId, Slot};
-use crate::wait::Wait;
 use std::fmt;
 
 impl PinnedCheckpoint {
@@ -109,8 +108,7 @@ impl FrozenPages for PinnedPages<'_> {
         let most = ids.len().min(self.pool.frames() as usize / AHEAD_PART);
         let bytes = most * self.page_bytes();
         let chunks = bytes.div_ceil(chunk_bytes(slots.geometry()) as usize);
-        // Nobody waits for room to read ahead.
-        let Ok(mut loan) = slots.lend(chunks, None, &Wait::Never.begin()) else { return 0 };
+        let Some(mut loan) = slots.lend_free(chunks) else { return 0 };
         let most = most.min(loan.len() / self.page_bytes());
         let slot_of = |id: PageId| {
             let slot = self.pin.map.slot_of(id, &mut |name, slot, at| self.word(name, slot, at));

@@ -12,13 +12,18 @@ use crate::types::Lsn;
 use hedgerow_sync::primitive::Arc;
 use std::ops::Bound;
 
+/// Leaves of the tree that a scan does not look at behind one that has changed: twice as many each time.
+const LEAST_TO_PASS: u32 = 8;
+const MOST_TO_PASS: u32 = 1024;
+
 /// The leaves of a tree, and what of them a snapshot sees.
 pub(super) struct SnapshotStretches {
     open: Arc<OpenSnapshot>,
     tree: PoolTree,
     leaf: LeafRecords,
-    /// Where the last stretch came from: along which of the two walks, so that the next one is looked for on the same.
-    is_pinned: bool,
+    /// How many leaves of the tree are not to be looked at, because the last one that was had changed since the snapshot, and how many were not yet.
+    to_pass: u32,
+    passed: u32,
     walk: LeafWalk,
     pinned_walk: FrozenWalk,
     removed: Vec<Vec<u8>>,
@@ -32,7 +37,8 @@ impl SnapshotStretches {
             open,
             tree,
             leaf,
-            is_pinned: false,
+            to_pass: 0,
+            passed: 0,
             walk: LeafWalk::default(),
             pinned_walk: FrozenWalk::default(),
             removed: Vec::new(),
@@ -69,8 +75,14 @@ impl SnapshotStretches {
     /// Copies the leaf of the tree, or that of the pinned checkpoint that the snapshot reads instead. Gives which, and its stamp.
     fn copy_some_leaf(&mut self, wanted: Wanted<'_>) -> Result<(Source, Lsn)> {
         let (open, tree) = (self.open.clone(), self.tree.id());
-        // If the leaf before had changed since, this one has, too, most likely, and need not be read.
-        let mut source = if self.is_pinned { open.source(tree, NO_LEAF)? } else { Source::Leaf };
+        if matches!(wanted, Wanted::At(_)) {
+            (self.to_pass, self.passed) = (0, 0);
+            self.pinned_walk = FrozenWalk::default();
+        }
+        // If a leaf had changed since, the next ones have, too, most likely, and need not be read.
+        let passes = self.passed < self.to_pass;
+        let mut source = if passes { open.source(tree, NO_LEAF)? } else { Source::Leaf };
+        self.passed += 1;
         if !matches!(source, Source::Checkpoint(_)) {
             let copied = self.copy_leaf(wanted);
             let stamp = match &copied {
@@ -79,11 +91,13 @@ impl SnapshotStretches {
                 Err(_) => return copied.map(|()| (source, NO_LEAF)),
             };
             source = open.source(tree, stamp)?;
-            self.is_pinned = matches!(source, Source::Checkpoint(_));
-            if !self.is_pinned {
+            self.passed = 0;
+            if !matches!(source, Source::Checkpoint(_)) {
+                self.to_pass = 0;
                 copied.map_err(dropped_is_too_old)?;
                 return Ok((source, stamp));
             }
+            self.to_pass = (2 * self.to_pass).clamp(LEAST_TO_PASS, MOST_TO_PASS);
         }
         self.walk.forget();
         if let Source::Checkpoint(pin) = &source {

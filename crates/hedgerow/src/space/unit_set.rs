@@ -130,6 +130,13 @@ impl UnitSet {
         }
     }
 
+    /// Memory of a set of so many units, if it has some everywhere.
+    pub(super) fn bytes_of(units: u64) -> usize {
+        usize::try_from(units.div_ceil(CHUNK_UNITS))
+            .unwrap_or(usize::MAX)
+            .saturating_mul(CHUNK_BYTES)
+    }
+
     /// Memory held, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.chunks.len() * CHUNK_BYTES

@@ -11,10 +11,10 @@ use crate::space::unit_set::UnitSet;
 use crate::types::Epoch;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Runs that are kept as they are at least, once they have to wait: a list of shorter ones takes more than a bit for each unit.
-const LONG_UNITS: u32 = 192;
-/// So many runs that have to wait are many: less than that is worth no set of bits, and is moved at once.
-const MANY_RUNS: usize = 1024;
+/// Runs of so many units stay as they are when they have to wait: a list of those takes no more than bits for a while, and few more at worst.
+const LONG_UNITS: u32 = 32;
+/// Units that one call moves at most.
+const MOVED_UNITS: u32 = 4096;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -187,22 +187,26 @@ impl ExtentSpace {
         Some(taken.into_iter().flat_map(|run| self.unread(run)).collect())
     }
 
-    /// What was left up to a durable epoch, and is held back, takes a bit for each unit from now on if it is much: somebody may hold it for long.
-    /// Moves some of it; false: there is no more. `is_pinned_alike`: whether the same pins hold back what was left in two epochs.
+    /// What was left up to a durable epoch, and is held back, takes a bit for each unit from now on, but for so many runs: somebody may hold it
+    /// for long. Moves some of it; false: there is no more. `is_pinned_alike`: whether the same pins hold back what was left in two epochs.
     pub(super) fn keep_waiting(
         &mut self,
         durable: Epoch,
+        listed_runs: usize,
         is_pinned_alike: impl Fn(Epoch, Epoch) -> bool,
     ) -> bool {
-        if self.waiting.is_empty() && self.left.len() < MANY_RUNS {
-            return false;
-        }
-        for _ in 0..MANY_RUNS {
-            let Some((epoch, run)) = self.left.pop_front_if(|(epoch, _)| *epoch <= durable) else {
+        let mut moved_units = 0;
+        while moved_units < MOVED_UNITS {
+            let next = self.left.front().filter(|_| self.left.len() > listed_runs);
+            let Some(&(epoch, run)) = next.filter(|(epoch, _)| *epoch <= durable) else {
                 // It may have been a long list.
-                self.left.shrink_to(2 * self.left.len());
+                if self.left.capacity() > 4 * self.left.len().max(listed_runs) {
+                    self.left.shrink_to(2 * self.left.len());
+                }
                 return false;
             };
+            self.left.pop_front();
+            moved_units += run.units.min(LONG_UNITS);
             let is_alike = |last: Epoch| {
                 last < epoch
                     && is_pinned_alike(last, epoch)
@@ -347,10 +351,10 @@ mod tests {
             extents.left(&runs_of(n * units, units as u32), epoch);
             if n % 10_000 == 9_999 {
                 assert_eq!(extents.take_left(u64::MAX, |left| left > epoch), None);
-                while extents.keep_waiting(epoch, |_, _| true) {}
+                while extents.keep_waiting(epoch, 1000, |_, _| true) {}
             }
         }
-        let most = (runs * units / 8) as usize * 5 / 4;
+        let most = (runs * units / 8) as usize * 5 / 4 + 4 * 1000 * 24;
         assert!(extents.memory_bytes() < most, "{} bytes", extents.memory_bytes());
         assert_eq!(extents.left_units(), runs * units);
         extents.reading_ends(reader);
@@ -358,7 +362,7 @@ mod tests {
             runs.into_iter().for_each(|run| extents.freed(run));
         }
         assert_eq!(extents.left_units(), 0);
-        assert!(extents.memory_bytes() < 64 << 10);
+        assert!(extents.memory_bytes() < 5 * 1000 * 24);
     }
 
     /// Against the rule, unit by unit: nothing is free while somebody may read it or a pin needs it, and everything is in the end.
@@ -368,6 +372,7 @@ mod tests {
         for _ in 0..30 * effort() {
             let mut extents = ExtentSpace::default();
             let (mut epoch, mut next, mut freed) = (3_u64, 0_u64, 0_u64);
+            let listed = [0, 100, 2000][random.below(3) as usize];
             let (mut readers, mut ones, mut pins) = (Vec::new(), Vec::new(), Vec::<u64>::new());
             let mut left: BTreeMap<u64, u64> = BTreeMap::new();
             for step in 0..400 {
@@ -433,7 +438,7 @@ mod tests {
                     }
                 }
                 let alike = |a: Epoch, b: Epoch| !pins.iter().any(|pin| (a.0..b.0).contains(pin));
-                while extents.keep_waiting(durable, alike) {}
+                while extents.keep_waiting(durable, listed, alike) {}
                 assert_eq!(extents.left_units(), left.len() as u64);
             }
             for run in ones {

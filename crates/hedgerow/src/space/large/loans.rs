@@ -78,6 +78,13 @@ impl Share {
         Ok(buffer)
     }
 
+    /// A buffer of one to `most` chunks, where one is free.
+    fn take_half(&mut self, chunk: usize, most: usize) -> Result<AlignedBuffer> {
+        // Half of what is free, so that the next one need not wait.
+        let chunks = (self.free_bytes / chunk / 2).clamp(1, most);
+        self.take(chunks * chunk)
+    }
+
     fn take_back(&mut self, buffer: AlignedBuffer) {
         self.free_bytes += buffer.len();
         if self.kept.len() < KEPT_BUFFERS {
@@ -178,9 +185,7 @@ impl Loans {
             self.call_back(chunk, most);
             let mut share = self.share.lock();
             if share.free_bytes >= chunk {
-                // Half of what is free, so that the next one need not wait.
-                let chunks = (share.free_bytes / chunk / 2).clamp(1, most);
-                let buffer = Some(share.take(chunks * chunk)?);
+                let buffer = Some(share.take_half(chunk, most)?);
                 let borrower = borrower.map(|borrower| {
                     let number = share.next_borrower;
                     share.next_borrower += 1;
@@ -203,6 +208,14 @@ impl Loans {
             ErrorKind::MemoryLimit,
             "others use all of the memory that the limit has for reading and writing large values",
         ))
+    }
+
+    /// Lends what is free at once, and asks nobody for his: giving back may write.
+    pub(in crate::space) fn lend_free(self: &Arc<Self>, chunk: usize, most: usize) -> Option<Loan> {
+        let mut share = self.share.lock();
+        let is_free = share.free_bytes >= chunk;
+        let buffer = is_free.then(|| share.take_half(chunk, most.max(1)).ok()).flatten();
+        buffer.map(|buffer| Loan { buffer: Some(buffer), borrower: None, loans: self.clone() })
     }
 
     /// Asks borrowers for what they do not use, until so many chunks can be lent, or a half of the share is free. Twice at

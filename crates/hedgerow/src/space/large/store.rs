@@ -107,6 +107,11 @@ impl SlotStore {
         self.loans.lend(chunk, most, borrower, waiting)
     }
 
+    /// Lends a buffer of one to `most` chunks if there is memory for it at once. Writes nothing and waits for nobody.
+    pub fn lend_free(&self, most: usize) -> Option<Loan> {
+        self.loans.lend_free(chunk_bytes(self.geometry()) as usize, most)
+    }
+
     /// The most bytes of an extent that are worth staging: two of them fit into half of the share.
     pub fn most_staged_bytes(&self) -> usize {
         let chunk = chunk_bytes(self.geometry()) as usize;

@@ -24,10 +24,16 @@ use crate::large::{Extent, Run};
 use crate::space::bits::{clear_bits, set_bits};
 use crate::space::geometry::{Geometry, HEADER_REGION_BYTES};
 use crate::space::table_part::LoadGroup;
+use crate::space::unit_set::UnitSet;
 use crate::space::zone::{Blocks, Growth, Want};
 use crate::space::zones::{EXTENT_STREAM, Zones};
 use crate::types::Epoch;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+
+/// Runs that wait to be free are a list as long as it has no more than so many, or takes no more than this part of what a bit for each unit of
+/// the file does.
+const LISTED_RUNS: usize = 1024;
+const LISTED_PART: usize = 4;
 
 impl Zones {
     /// Takes `units` units in at most `max_runs` runs. At least `keep_slots` slots of pages stay free in solid
@@ -236,7 +242,10 @@ impl Zones {
             let quarantine = &self.quarantine;
             let is_held = |epoch| epoch > durable || quarantine.is_pinned_before(epoch);
             let Some(runs) = self.extents.take_left(most - freed, is_held) else {
-                return self.extents.keep_waiting(durable, |a, b| quarantine.is_pinned_alike(a, b));
+                let listed =
+                    UnitSet::bytes_of(self.units) / LISTED_PART / size_of::<(Epoch, Run)>();
+                let alike = |a, b| quarantine.is_pinned_alike(a, b);
+                return self.extents.keep_waiting(durable, listed.max(LISTED_RUNS), alike);
             };
             for run in runs {
                 freed += u64::from(run.units);
