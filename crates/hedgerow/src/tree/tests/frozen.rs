@@ -239,7 +239,8 @@ fn a_scan_asks_for_the_leaves_that_come_next_and_no_other() {
             asked += u32::from(is_asked);
         }
         assert!(copies.1.borrow().is_empty(), "none was asked for that the scan did not come to");
-        assert!(leaves < 20 || asked > leaves / 2, "{asked} of {leaves}");
+        // At the end of a parent reading ahead ends, and a parent may have few children.
+        assert!(leaves < 20 || asked > leaves / 4, "{asked} of {leaves}");
     }
 }
 
