@@ -109,9 +109,18 @@ fn fio(path: &Path, payload: u64, block: usize, seconds: u64, threads: u64) -> R
         "--group_reporting",
         "--output-format=json",
     ];
-    let said = Command::new("fio").args(words).args(fixed).output().expect("fio runs");
-    let said: Value = serde_json::from_slice(&said.stdout).expect("fio prints JSON");
-    Ok(said["jobs"][0]["read"]["iops"].as_f64().expect("a rate"))
+    let said = Command::new("fio").args(words).args(fixed).output();
+    let said = said.unwrap_or_else(|error| give_up(&format!("cannot start fio: {error}")));
+    let read: Option<Value> = serde_json::from_slice(&said.stdout).ok();
+    let rate = read.and_then(|read| read["jobs"][0]["read"]["iops"].as_f64());
+    Ok(rate.unwrap_or_else(|| {
+        give_up(&format!("fio gave no rate: {}", String::from_utf8_lossy(&said.stderr)))
+    }))
+}
+
+fn give_up(why: &str) -> ! {
+    eprintln!("{why}");
+    std::process::exit(2);
 }
 
 fn median(mut all: Vec<f64>) -> f64 {
@@ -121,7 +130,10 @@ fn median(mut all: Vec<f64>) -> f64 {
 
 fn main() -> Result<()> {
     let number = |at: usize, default: u64| {
-        std::env::args().nth(at).map_or(default, |word| word.parse().expect("a number"))
+        std::env::args().nth(at).map_or(default, |word| {
+            let usage = "usage: values_beside_fio [SECONDS [TURNS [PAYLOAD_MIB [THREADS]]]]";
+            word.parse().unwrap_or_else(|_| give_up(usage))
+        })
     };
     let (seconds, turns, payload, threads) =
         (number(1, 3), number(2, 3), number(3, 256) << 20, number(4, 1));
