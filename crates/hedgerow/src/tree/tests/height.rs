@@ -114,17 +114,29 @@ fn of_two_that_became_neighbours_one_has_more_than_a_single_child() {
     }
 }
 
+/// Keys as long as can be, ten of which share all but the last byte, and the others nothing: what lies between two of the ten is as
+/// long, too.
+fn long_key(random: &mut SplitMix64, len: usize) -> Vec<u8> {
+    let which = random.below(60) as u8;
+    let mut key = vec![b'x'; len];
+    (key[0], key[len - 1]) = (b'x' + which / 10, which);
+    key
+}
+
 /// Where fences are long, some neighbours get the same parent only when nodes above them have become one.
 #[test]
 fn a_tree_whose_keys_are_all_removed_is_a_single_page() {
-    // The pages that stayed were found with 2,820.
+    // Pages stay with 1,137 if the children of a merged node are not looked at.
     for seed in 0..3000 {
         let tree = tiny();
         let mut random = SplitMix64::new(seed);
         let mut keys = BTreeSet::new();
         let steps = 50 + random.below(600);
         for step in 0..steps {
-            let key = random_key(&mut random, tree.max_key_bytes());
+            let key = match random.below(2) {
+                0 => random_key(&mut random, tree.max_key_bytes()),
+                _ => long_key(&mut random, tree.max_key_bytes()),
+            };
             if random.below(steps) > step {
                 tree.put(&key, &vec![0; random.below(25) as usize]).unwrap();
                 keys.insert(key);
