@@ -1,6 +1,6 @@
 //! Gets of values of several lengths, data eight times the memory, beside `fio` at the same block size and depth.
 //!
-//! `values_beside_fio [SECONDS [TURNS [PAYLOAD_MIB [THREADS]]]]` prints a line of JSON for the machine and one for each length. In each turn a store is
+//! `values_beside_fio [SECONDS [TURNS [PAYLOAD_MIB [THREADS [LENGTH]]]]]` prints a line of JSON for the machine and one for each length, or for that one. In each turn a store is
 //! made in the directory for temporary files, loaded in random order, and left to settle. Then it is read at random by `THREADS` for `SECONDS`, and
 //! `fio` reads a file of the same length, in the same directory, with as many jobs, for as long. Both read with direct I/O. The block of `fio` is a
 //! page where the leaf holds the value, and else what the value takes in the file. `fio` has to be installed.
@@ -131,7 +131,8 @@ fn median(mut all: Vec<f64>) -> f64 {
 fn main() -> Result<()> {
     let number = |at: usize, default: u64| {
         std::env::args().nth(at).map_or(default, |word| {
-            let usage = "usage: values_beside_fio [SECONDS [TURNS [PAYLOAD_MIB [THREADS]]]]";
+            let usage =
+                "usage: values_beside_fio [SECONDS [TURNS [PAYLOAD_MIB [THREADS [LENGTH]]]]]";
             word.parse().unwrap_or_else(|_| give_up(usage))
         })
     };
@@ -144,7 +145,11 @@ fn main() -> Result<()> {
         std::env::temp_dir().join(format!("values-beside-fio-{}.{name}", std::process::id()))
     };
     let (store, plain) = (file("hrow"), file("fio"));
-    for len in LENGTHS {
+    let lengths = match number(5, 0) as usize {
+        0 => LENGTHS.to_vec(),
+        len => vec![len],
+    };
+    for len in lengths {
         let block = block_bytes(len);
         let mut all = Vec::new();
         for _ in 0..turns {

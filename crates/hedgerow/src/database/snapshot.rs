@@ -13,7 +13,6 @@ use crate::database::stretch::Stretches;
 use crate::database::values::Seen;
 use crate::database::view::View;
 use crate::error::{Error, ErrorKind, Result};
-use crate::large::is_stored_form;
 use crate::store::{OpenSnapshot, PoolTree};
 use crate::types::Lsn;
 use crate::wait::Waiting;
@@ -175,11 +174,7 @@ impl View for SnapshotView {
         }
         let value = self.snapshot.open.get(&self.tree, key)?;
         let may_be_stored = self.snapshot.open.has_stored_forms();
-        Ok(value.map(|value| Seen {
-            is_stored: may_be_stored && is_stored_form(&value),
-            value,
-            before_bytes: 0,
-        }))
+        Ok(value.map(|value| Seen::new(value, may_be_stored)))
     }
 
     #[cold]

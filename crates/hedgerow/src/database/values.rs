@@ -19,6 +19,15 @@ pub(super) struct Seen {
     pub(super) before_bytes: usize,
 }
 
+impl Seen {
+    /// A value of a short key, which is not in the stored form unless it looks like one where there are such.
+    #[inline]
+    pub(super) fn new(value: Value, may_be_stored: bool) -> Seen {
+        let is_stored = may_be_stored && is_stored_form(&value);
+        Seen { value, is_stored, before_bytes: 0 }
+    }
+}
+
 /// A value as a leaf gets it.
 pub(super) enum Prepared<'v> {
     Plain(&'v [u8]),

@@ -10,11 +10,11 @@
 
 use super::check::{check, load_check};
 use super::defect::Defect;
-use super::layout::{
-    COUNT, HEADS, HINTS, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, UPPER_INFINITE,
-    UPPER_LEN, count, fences_start, head, heap_start, is_inner, slot, slots_end, slots_start,
-    u16_at,
+use super::fields::{
+    COUNT, HEADS, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, UPPER_INFINITE, UPPER_LEN,
+    count, fences_start, heap_start, u16_at,
 };
+use super::layout::{HINTS, head, is_inner, slot, slots_end, slots_start};
 use super::read::Node;
 use super::{dense, fingerprint};
 use crate::large::{Extent, Stored, read_stored};

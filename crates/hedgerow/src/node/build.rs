@@ -13,9 +13,8 @@
 //! Invariant: what is staged, or some of it from its beginning, fits into a page with an upper fence that
 //! is at most the last key of that.
 
-use super::layout::{
-    INNER_SLOT_BYTES, LEAF_SLOT_BYTES, common_prefix, max_record_bytes, rest_len, space_needed,
-};
+use super::fields::{common_prefix, max_record_bytes};
+use super::layout::{INNER_SLOT_BYTES, LEAF_SLOT_BYTES, rest_len, space_needed};
 use super::records::Records;
 use super::rung;
 use super::separator;

@@ -8,15 +8,18 @@
 use super::defect::Defect;
 use super::dense;
 use super::dispatch::LeafLayout;
+use super::fields::{
+    HEADS_CAPACITY, HEADS_STEP, LOWER_INFINITE, LOWER_LEN, MAX_LEVEL, NODE_FLAGS, PREFIX_LEN, RUN,
+    UPPER_INFINITE, UPPER_LEN, common_prefix, count, fences_start, heap_live, heap_start,
+    lower_fence, max_key_bytes, max_record_bytes, prefix, u16_at, u32_at, upper_fence,
+};
 use super::fingerprint;
 use super::layout::{
-    COUNT, HEADS, HEADS_CAPACITY, HEADS_STEP, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES,
-    LOWER_INFINITE, LOWER_LEN, MAX_LEVEL, NODE_FLAGS, PREFIX_LEN, RUN, UPPER_CHILD, UPPER_INFINITE,
-    UPPER_LEN, VALUE_LEN_MASK, common_prefix, count, expected_hint, fences_start, heads_needed,
-    heap_live, heap_start, is_inner, lower_fence, max_key_bytes, max_record_bytes, prefix,
-    rest_len, slot, slot_bytes, slots_end, slots_start, u16_at, u32_at, upper_fence,
+    Comparison, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES, Slot, UPPER_CHILD,
+    VALUE_LEN_MASK, expected_hint, heads_needed, is_inner, slots_end, slots_start,
 };
 use super::rung;
+use super::slotted::{self, Slotted};
 use super::suffix::Suffix;
 use super::write::MAX_RUN;
 use crate::page::header::{FLAGS, KIND, LEVEL, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PageKind};
@@ -48,48 +51,54 @@ pub fn load_check(page: &[u8]) -> Result<(), Defect> {
         return Err(defect);
     }
     let slots = &page[slots_start(page)..slots_end(page)];
-    let field = |a, b| usize::from(u16::from_le_bytes([a, b]));
-    let sum = if is_inner(page) {
+    let slot = |s: &[u8], value_len: u16| {
+        let field = |at| usize::from(u16::from_le_bytes([s[at], s[at + 1]]));
+        Slot { offset: field(0), suffix_len: field(2), value_len: usize::from(value_len), child: 0 }
+    };
+    if is_inner(page) {
         let (slots, _) = slots.as_chunks::<INNER_SLOT_BYTES>();
-        records(page, slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]), 0)))
+        records_fit::<_, Comparison>(page, slots.iter().map(|s| slot(s, 0)))
     } else {
         let (slots, _) = slots.as_chunks::<LEAF_SLOT_BYTES>();
-        let value_len = |s: &[u8; LEAF_SLOT_BYTES]| field(s[4], s[5]) & usize::from(VALUE_LEN_MASK);
-        let slots = slots.iter().map(|s| (field(s[0], s[1]), field(s[2], s[3]), value_len(s)));
-        records(page, slots)
-    };
-    match sum {
-        Some(live) if live == heap_live(page) => Ok(()),
-        Some(live) => Err(Defect::HeapLive { stored: heap_live(page), counted: live }),
-        None => Err(first_bad_record(page)),
+        let value_len = |s: &[u8; LEAF_SLOT_BYTES]| u16::from_le_bytes([s[4], s[5]]);
+        let slots = slots.iter().map(|s| slot(s, value_len(s) & VALUE_LEN_MASK));
+        records_fit::<_, Comparison>(page, slots)
     }
 }
 
-/// The sum of all records, given as place, bytes of the suffix and bytes of the value, if each lies on
-/// the heap and is not too long.
+/// Whether each record lies on the heap and is not too long, and all together are as long as the page says.
+///
+/// # Errors
+/// The first defect found.
 #[inline(always)]
-fn records(page: &[u8], records: impl Iterator<Item = (usize, usize, usize)>) -> Option<usize> {
+pub(super) fn records_fit<const N: usize, L: Slotted<N>>(
+    page: &[u8],
+    slots: impl Iterator<Item = slotted::Slot<N>>,
+) -> Result<(), Defect> {
     let (heap, end) = (heap_start(page), fences_start(page));
     let beyond_prefix = |bytes: usize| bytes.saturating_sub(u16_at(page, PREFIX_LEN));
     let longest_key = beyond_prefix(max_key_bytes(page.len()));
     let longest = beyond_prefix(max_record_bytes(page.len()));
     let mut live = 0;
-    for (offset, suffix_len, value_len) in records {
-        let len = rest_len(suffix_len) + value_len;
-        let misplaced = offset < heap || offset + len > end;
-        let too_long = suffix_len > longest_key || suffix_len + value_len > longest;
-        if too_long || misplaced && (len, offset) != (0, 0) {
-            return None;
+    for slot in slots {
+        let len = slot.record_bytes();
+        let misplaced = slot.offset < heap || slot.offset + len > end;
+        let too_long = slot.suffix_len > longest_key || slot.suffix_len + slot.value_len > longest;
+        if too_long || misplaced && (len, slot.offset) != (0, 0) {
+            return Err(first_bad_record::<N, L>(page));
         }
         live += len;
     }
-    Some(live)
+    match live == heap_live(page) {
+        true => Ok(()),
+        false => Err(Defect::HeapLive { stored: heap_live(page), counted: live }),
+    }
 }
 
 #[cold]
-fn first_bad_record(page: &[u8]) -> Defect {
+fn first_bad_record<const N: usize, L: Slotted<N>>(page: &[u8]) -> Defect {
     let mut defects = Vec::new();
-    slots_and_heap(page, &mut defects);
+    slots_and_heap::<N, L>(page, &mut defects);
     let place =
         |defect: &Defect| matches!(defect, Defect::RecordPlace(_) | Defect::RecordLength(_));
     defects.into_iter().find(place).unwrap_or(Defect::RecordPlace(0))
@@ -105,7 +114,7 @@ pub fn check(page: &[u8]) -> Vec<Defect> {
     let mut defects = Vec::new();
     if fixed_fields(page, &mut |defect| defects.push(defect)) {
         small_fields(page, &mut defects);
-        if slots_and_heap(page, &mut defects) {
+        if slots_and_heap::<_, Comparison>(page, &mut defects) {
             keys(page, &mut defects);
         }
         heads_and_hints(page, &mut defects);
@@ -200,8 +209,8 @@ pub(super) fn expected_prefix(page: &[u8]) -> usize {
     }
 }
 
-/// Fields whose value endangers nobody.
-fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
+/// Flags of the page and the run of insertions, in a node of any layout that has the latter.
+pub(super) fn flags_and_run(page: &[u8], defects: &mut Vec<Defect>) {
     let flags = u16_at(page, FLAGS) as u16;
     if flags != 0 {
         defects.push(Defect::Flags(flags));
@@ -210,6 +219,11 @@ fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
     if !(-MAX_RUN..=MAX_RUN).contains(&run) {
         defects.push(Defect::Run(run));
     }
+}
+
+/// Fields whose value endangers nobody.
+fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
+    flags_and_run(page, defects);
     let upper_child = u32_at(page, UPPER_CHILD);
     if !is_inner(page) {
         if upper_child != 0 {
@@ -229,23 +243,28 @@ fn small_fields(page: &[u8], defects: &mut Vec<Defect>) {
 }
 
 /// Checks each slot and the sum of the records. False if some record cannot be read.
-fn slots_and_heap(page: &[u8], defects: &mut Vec<Defect>) -> bool {
+pub(super) fn slots_and_heap<const N: usize, L: Slotted<N>>(
+    page: &[u8],
+    defects: &mut Vec<Defect>,
+) -> bool {
     let longest = max_record_bytes(page.len());
     let shared = u16_at(page, PREFIX_LEN);
+    let slot_bytes = L::slot_bytes(page);
     let mut records = Records::of(page);
     for index in 0..count(page) {
-        let slot = slot(page, index);
+        let slot = L::slot(page, index);
         records.add(index, slot.offset, slot.record_bytes(), defects);
         if shared + slot.suffix_len + slot.value_len > longest {
             defects.push(Defect::RecordLength(index));
         }
-        let third = slots_start(page) + slot_bytes(page) * index + 4;
-        if !is_inner(page) && u16_at(page, third) & !usize::from(VALUE_LEN_MASK) != 0 {
+        let third = slotted::slots_start::<N, L>(page) + slot_bytes * index + 4;
+        // Slots of other lengths have no bits to spare.
+        if slot_bytes == LEAF_SLOT_BYTES && u16_at(page, third) as u16 & !VALUE_LEN_MASK != 0 {
             defects.push(Defect::SlotBits(index));
         }
     }
     let (live, readable) = records.finish(page, defects);
-    space(page, live, defects);
+    space::<N, L>(page, live, defects);
     readable
 }
 
@@ -300,33 +319,38 @@ impl Records {
 }
 
 /// The space equation, counted from both ends.
-fn space(page: &[u8], live: usize, defects: &mut Vec<Defect>) {
+fn space<const N: usize, L: Slotted<N>>(page: &[u8], live: usize, defects: &mut Vec<Defect>) {
     let fences = u16_at(page, LOWER_LEN) + u16_at(page, UPPER_LEN);
-    let heads_and_slots = 4 * u16_at(page, HEADS_CAPACITY) + slot_bytes(page) * u16_at(page, COUNT);
-    let heap = heap_start(page);
-    let gap = heap.saturating_sub(HEADS + heads_and_slots);
+    let (slots_end, heap) = (slotted::slots_end::<N, L>(page), heap_start(page));
+    let gap = heap.saturating_sub(slots_end);
     let dead = page.len().saturating_sub(fences + heap).saturating_sub(live);
-    let counted = HEADS + heads_and_slots + gap + dead + live + fences;
+    let counted = slots_end + gap + dead + live + fences;
     if counted != page.len() {
         defects.push(Defect::Space { counted });
     }
 }
 
-/// Order, fences and prefix. The records can be read.
-fn keys(page: &[u8], defects: &mut Vec<Defect>) {
+/// Checks the order of the fences and the prefix; gives what the fences have behind it.
+pub(super) fn fence_suffixes<'p>(
+    page: &'p [u8],
+    defects: &mut Vec<Defect>,
+) -> [Option<&'p [u8]>; 2] {
     if let (Some(lower), Some(upper)) = (lower_fence(page), upper_fence(page))
         && lower >= upper
     {
         defects.push(Defect::FenceOrder);
     }
-    let shared = prefix(page);
-    let expected = expected_prefix(page);
-    if shared.len() != expected {
-        defects.push(Defect::PrefixLength { stored: shared.len(), expected });
+    let (stored, expected) = (prefix(page).len(), expected_prefix(page));
+    if stored != expected {
+        defects.push(Defect::PrefixLength { stored, expected });
     }
+    [lower_fence(page), upper_fence(page)].map(|fence| fence.map(|fence| &fence[stored..]))
+}
+
+/// Order, fences and prefix. The records can be read.
+fn keys(page: &[u8], defects: &mut Vec<Defect>) {
     // Of the fences only what follows the prefix is compared, as of the keys.
-    let lower = lower_fence(page).map(|fence| Suffix::of(&fence[shared.len()..]));
-    let upper = upper_fence(page).map(|fence| Suffix::of(&fence[shared.len()..]));
+    let [lower, upper] = fence_suffixes(page, defects).map(|fence| fence.map(Suffix::of));
     for index in 0..count(page) {
         let key = Suffix::read(page, index);
         if index > 0 && Suffix::read(page, index - 1) >= key {

@@ -7,9 +7,8 @@
 //! the record to come is counted on its side, and may get a leaf of its own. Total over any page
 //! that has passed its check at page-in; reads, and changes nothing; as thread-safe as the bytes.
 
-use super::layout::{
-    common_prefix, is_inner, lower_fence, max_key_bytes, prefix, u16_at, upper_fence,
-};
+use super::fields::{common_prefix, lower_fence, max_key_bytes, prefix, u16_at, upper_fence};
+use super::layout::is_inner;
 use super::separator;
 use super::suffix::Suffix;
 use std::ops::Range;
@@ -99,7 +98,7 @@ pub(super) trait Divisible<'p> {
 
     /// How steadily insertions went up, or down if negative.
     fn run(&self) -> i16 {
-        u16_at(self.page(), super::layout::RUN) as u16 as i16
+        u16_at(self.page(), super::fields::RUN) as u16 as i16
     }
 }
 

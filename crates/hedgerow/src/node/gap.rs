@@ -2,9 +2,9 @@
 //!
 //! The caller has the page, or a copy of it, to itself. Nothing is shared.
 
-use super::fingerprint::FingerprintLeafMut;
-use super::layout::{heap_start, slots_end};
-use super::write::NodeMut;
+use super::fields::heap_start;
+use super::layout::{Comparison, slots_end};
+use super::slotted;
 use super::{dense, fingerprint};
 use crate::page::header::{HEADER_BYTES, MIN_PAGE_BYTES, PageKind, kind};
 use std::ops::Range;
@@ -38,9 +38,9 @@ pub fn pack(page: &mut [u8], least_bytes: usize) {
     match kind(page) {
         None | Some(PageKind::Free | PageKind::FullyDenseLeaf) => {}
         Some(PageKind::Inner | PageKind::ComparisonLeaf) => {
-            NodeMut::new(page).pack(least_bytes);
+            slotted::pack::<_, Comparison>(page, least_bytes);
         }
-        Some(PageKind::FingerprintLeaf) => FingerprintLeafMut::new(page).pack(least_bytes),
+        Some(PageKind::FingerprintLeaf) => fingerprint::pack(page, least_bytes),
         Some(PageKind::SemiDenseLeaf) => dense::pack_semi(page, least_bytes),
     }
 }

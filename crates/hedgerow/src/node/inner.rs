@@ -4,11 +4,12 @@
 //! child puts a separator and the new right sibling in; a merge takes both out. Same conditions and
 //! invariants as [`super::write`].
 
+use super::fields::{PREFIX_LEN, count, heap_live, set_u32, u16_at, u32_at};
 use super::layout::{
-    INNER_SLOT_BYTES, PREFIX_LEN, UPPER_CHILD, count, heap_live, is_inner, rest_len, set_slot,
-    set_u32, slot, slots_start, u16_at, u32_at,
+    INNER_SLOT_BYTES, UPPER_CHILD, is_inner, rest_len, set_slot, slot, slots_start,
 };
-use super::write::{NoSpace, NodeMut};
+use super::slotted::NoSpace;
+use super::write::NodeMut;
 use crate::types::PageId;
 
 impl NodeMut<'_> {

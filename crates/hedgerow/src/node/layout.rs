@@ -17,99 +17,64 @@
 //!
 //! Pure functions over bytes; whoever calls them holds the page or a private copy of it.
 
+use super::fields::{HEADS, count, field, max_record_bytes, set_u32, u32_at};
 use super::rung;
-use crate::page::header::{HEADER_BYTES, KIND, LEVEL, PageKind};
+use super::slotted::{self, Slotted};
+use crate::page::header::{KIND, PageKind};
 use std::ops::Range;
 
-/// Number of records, or of separators.
-pub(super) const COUNT: usize = 36;
-/// Bytes of the prefix that all keys share and none stores.
-pub(super) const PREFIX_LEN: usize = 38;
-/// Bytes of the lower fence.
-pub(super) const LOWER_LEN: usize = 40;
-/// Bytes of the upper fence.
-pub(super) const UPPER_LEN: usize = 42;
-/// Places in the array of heads.
-pub(super) const HEADS_CAPACITY: usize = 44;
-/// Flags of the node.
-pub(super) const NODE_FLAGS: usize = 46;
-/// First byte of the heap.
-pub(super) const HEAP_START: usize = 48;
-/// Bytes of the heap that belong to records.
-pub(super) const HEAP_LIVE: usize = 52;
+/// Comparison leaves and inner nodes.
+pub(super) enum Comparison {}
+
+impl Slotted<{ rung::HEAD_BYTES }> for Comparison {
+    const ARRAY: usize = HEADS;
+    const ENTRY_BYTES: usize = if rung::HEADS { 4 } else { 0 };
+
+    #[inline(always)]
+    fn slot_bytes(page: &[u8]) -> usize {
+        slot_bytes(page)
+    }
+
+    #[inline(always)]
+    fn slot_bytes_with(page: &[u8], _suffix_len: usize, _value_len: usize) -> usize {
+        slot_bytes(page)
+    }
+
+    fn set_slot_bytes(_page: &mut [u8], _bytes: usize) {}
+
+    #[inline(always)]
+    fn slot(page: &[u8], index: usize) -> Slot {
+        slot(page, index)
+    }
+
+    #[inline(always)]
+    fn set_slot(page: &mut [u8], index: usize, slot: Slot) {
+        set_slot(page, index, slot);
+    }
+}
+
 /// The child above the last separator; zero in a leaf.
 pub(super) const UPPER_CHILD: usize = 56;
-/// Index of the last insertion; a hint for splits, any value is valid.
-pub(super) const LAST_INSERT: usize = 60;
-/// Length of the run of neighbouring insertions, positive if ascending; a hint for splits.
-pub(super) const RUN: usize = 62;
 /// The hint array.
 pub(super) const HINTS: usize = 64;
 /// Number of hints: one cache line of them.
 pub(super) const HINT_COUNT: usize = 16;
-/// First byte behind the fixed fields: the array of heads.
-pub(super) const HEADS: usize = 128;
-
-/// Node flag: the lower fence is minus infinity.
-pub(super) const LOWER_INFINITE: u16 = 1;
-/// Node flag: the upper fence is plus infinity.
-pub(super) const UPPER_INFINITE: u16 = 2;
-
 /// Bytes of a leaf's slot: offset, suffix length, value length.
 pub(super) const LEAF_SLOT_BYTES: usize = 6;
 /// Bytes of an inner node's slot: offset, suffix length, child.
 pub(super) const INNER_SLOT_BYTES: usize = 8;
 /// Bits of a leaf slot's third field that hold the value's length; the others are reserved.
 pub(super) const VALUE_LEN_MASK: u16 = 0x7fff;
-/// Highest level that a node may have.
-pub(super) const MAX_LEVEL: u8 = 31;
 /// Heads that one block of a search covers.
 pub(super) const BLOCK_HEADS: usize = 16;
 
-const _: () = assert!(COUNT == HEADER_BYTES && HINTS + 4 * HINT_COUNT == HEADS);
-const _: () = assert!(HEAP_START.is_multiple_of(4) && HINTS.is_multiple_of(64));
-
-/// The array of heads has a multiple of so many places, so that slots are aligned. A search looks at
-/// whole blocks of heads: behind the last place it sees slots, and heeds them not.
-pub(super) const HEADS_STEP: usize = 4;
+const _: () = assert!(max_record_bytes(64 << 10) <= VALUE_LEN_MASK as usize);
+const _: () = assert!(HINTS.is_multiple_of(64) && HINTS + 4 * HINT_COUNT == HEADS);
 
 /// Places that the array of heads has for `count` keys at least.
 pub(super) const fn heads_needed(count: usize) -> usize {
-    if rung::HEADS { count.next_multiple_of(HEADS_STEP) } else { 0 }
+    slotted::entries_needed::<_, Comparison>(count)
 }
-
-/// Bytes by which a key of a node may be longer than [`max_short_key_bytes`]: the label of a long key, which the keyspace gives it.
-///
-/// So many that two fences and two separators of the longest keys fill an inner node, and the arithmetic of [`max_record_bytes`]
-/// holds, which would let it be 7.
-pub const LABEL_BYTES: usize = 6;
-
-/// The longest key of a user's that is a node's key as it is: two fences of this size leave half of a page.
-///
-/// With `P` the page less its 128 fixed bytes it is `(P - 48) / 4`: 980 of 4,096 bytes, and 16,340 of 65,536.
-pub const fn max_short_key_bytes(page_bytes: usize) -> usize {
-    (page_bytes - HEADS - 8 * HEADS_STEP - 16) / 4
-}
-
-/// The longest key of a node.
-pub const fn max_key_bytes(page_bytes: usize) -> usize {
-    max_short_key_bytes(page_bytes) + LABEL_BYTES
-}
-
-/// The most bytes that key and value may have together: so many that two records with short fences fill a page.
-///
-/// Twice [`max_short_key_bytes`]: 1,960 of 4,096 bytes, and 32,680 of 65,536, which the 15 bits of a value's length hold. Such a
-/// record always fits into a page with any two fences. This is what guarantees that a leaf can be split for any record.
-/// If it has a single record, it is cut between that and the one to come. If it has more, there is a cut with records
-/// on both sides, and both sides fit with any separator: with `k` the longest short key and `k + 6` the longest, take the last cut
-/// whose left side fits. If a record more does not fit on the left, the others leave at most `k + 18 - upper fence` on the right. That record
-/// (`2 k + 10`), the separator (`k + 6`), the upper fence and the rounding of heads (12) are at most `4 k + 46`, and a page has
-/// room for `4 k + 48`.
-pub const fn max_record_bytes(page_bytes: usize) -> usize {
-    2 * max_short_key_bytes(page_bytes)
-}
-
-const _: () = assert!(max_record_bytes(64 << 10) <= VALUE_LEN_MASK as usize);
 
 /// Distance, in keys, between two hints: the smallest multiple of a block for which sixteen hints
 /// suffice. Unlike the paper's `count / 17` it changes only where a multiple of 272 keys is passed, and
@@ -137,57 +102,8 @@ pub(super) fn head_of(suffix: &[u8]) -> i32 {
     head ^ i32::MIN
 }
 
-/// Length of the longest common prefix.
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    let mut at = 0;
-    while let (Some(x), Some(y)) = (a[at..].first_chunk::<8>(), b[at..].first_chunk::<8>()) {
-        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
-        if difference != 0 {
-            return at + difference.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    at + a[at..].iter().zip(&b[at..]).take_while(|(x, y)| x == y).count()
-}
-
 /// One slot of a latched page, unpacked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slot {
-    /// First byte of the record, which is the suffix behind its head and then the value; zero if the
-    /// record has no bytes.
-    pub offset: usize,
-    /// Bytes of the key without the prefix.
-    pub suffix_len: usize,
-    /// Bytes of the value; zero in an inner node.
-    pub value_len: usize,
-    /// The child below the separator; zero in a leaf.
-    pub child: u32,
-}
-
-impl Slot {
-    /// Bytes of the suffix that are in the record.
-    #[inline(always)]
-    pub(super) fn rest_len(self) -> usize {
-        rest_len(self.suffix_len)
-    }
-
-    /// Bytes of the record on the heap.
-    #[inline(always)]
-    pub(super) fn record_bytes(self) -> usize {
-        self.rest_len() + self.value_len
-    }
-
-    /// The slot of the same record in a node whose prefix is longer by so many bytes; its place aside.
-    pub(super) fn shortened(self, prefix_bytes: usize) -> Slot {
-        Slot { suffix_len: self.suffix_len.saturating_sub(prefix_bytes), ..self }
-    }
-
-    /// First byte of the value.
-    #[inline(always)]
-    pub(super) fn value_at(self) -> usize {
-        self.offset + self.rest_len()
-    }
-}
+pub(super) type Slot = slotted::Slot<{ rung::HEAD_BYTES }>;
 
 /// Bytes that a record holds of a suffix: those behind the head.
 #[inline(always)]
@@ -195,52 +111,10 @@ pub(super) fn rest_len(suffix_len: usize) -> usize {
     suffix_len.saturating_sub(rung::HEAD_BYTES)
 }
 
-/// The bytes of a field, looked up with one check of its place and not one for each byte.
-#[inline]
-fn field<const BYTES: usize>(page: &[u8], at: usize) -> [u8; BYTES] {
-    *page[at..].first_chunk().expect("a field ends where its page does, at the latest")
-}
-
-/// Reads a field of a page that the caller holds.
-#[inline]
-pub(super) fn u16_at(page: &[u8], at: usize) -> usize {
-    usize::from(u16::from_le_bytes(field(page, at)))
-}
-
-/// Reads a field of a page that the caller holds.
-#[inline]
-pub(super) fn u32_at(page: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(field(page, at))
-}
-
-/// Writes a field.
-#[inline]
-pub(super) fn set_u16(page: &mut [u8], at: usize, value: usize) {
-    debug_assert!(value <= usize::from(u16::MAX));
-    page[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes());
-}
-
-/// Writes a field.
-#[inline]
-pub(super) fn set_u32(page: &mut [u8], at: usize, value: u32) {
-    page[at..at + 4].copy_from_slice(&value.to_le_bytes());
-}
-
 /// Whether the page is an inner node.
 #[inline]
 pub(super) fn is_inner(page: &[u8]) -> bool {
     page[KIND] == PageKind::Inner as u8
-}
-
-/// Level of the node.
-pub(super) fn level(page: &[u8]) -> u8 {
-    page[LEVEL]
-}
-
-/// Number of records or separators.
-#[inline]
-pub(super) fn count(page: &[u8]) -> usize {
-    u16_at(page, COUNT)
 }
 
 /// Bytes of a slot of this page.
@@ -252,47 +126,12 @@ pub(super) fn slot_bytes(page: &[u8]) -> usize {
 /// First byte of the slots.
 #[inline]
 pub(super) fn slots_start(page: &[u8]) -> usize {
-    HEADS + 4 * u16_at(page, HEADS_CAPACITY)
+    slotted::slots_start::<_, Comparison>(page)
 }
 
 /// First byte behind the slots.
 pub(super) fn slots_end(page: &[u8]) -> usize {
-    slots_start(page) + slot_bytes(page) * count(page)
-}
-
-/// First byte of the heap.
-#[inline]
-pub(super) fn heap_start(page: &[u8]) -> usize {
-    u32_at(page, HEAP_START) as usize
-}
-
-/// Bytes of live records in the heap.
-#[inline]
-pub(super) fn heap_live(page: &[u8]) -> usize {
-    u32_at(page, HEAP_LIVE) as usize
-}
-
-/// First byte of the fences, which is the end of the heap.
-pub(super) fn fences_start(page: &[u8]) -> usize {
-    page.len() - u16_at(page, LOWER_LEN) - u16_at(page, UPPER_LEN)
-}
-
-/// The lower fence, or `None` for minus infinity.
-pub(super) fn lower_fence(page: &[u8]) -> Option<&[u8]> {
-    let finite = u16_at(page, NODE_FLAGS) as u16 & LOWER_INFINITE == 0;
-    finite.then(|| &page[page.len() - u16_at(page, LOWER_LEN)..])
-}
-
-/// The upper fence, or `None` for plus infinity.
-pub(super) fn upper_fence(page: &[u8]) -> Option<&[u8]> {
-    let finite = u16_at(page, NODE_FLAGS) as u16 & UPPER_INFINITE == 0;
-    finite.then(|| &page[fences_start(page)..page.len() - u16_at(page, LOWER_LEN)])
-}
-
-/// The prefix that the node's keys share and do not store.
-pub(super) fn prefix(page: &[u8]) -> &[u8] {
-    let lower = page.len() - u16_at(page, LOWER_LEN);
-    &page[lower..lower + u16_at(page, PREFIX_LEN)]
+    slotted::slots_end::<_, Comparison>(page)
 }
 
 /// Head `index`.
@@ -375,13 +214,11 @@ pub(super) fn write_slot(to: &mut [u8], slot: Slot, inner: bool) {
 /// The value of record `index`.
 #[inline]
 pub(super) fn value(page: &[u8], index: usize) -> &[u8] {
-    let slot = slot(page, index);
-    let at = slot.value_at();
-    &page[at..at + slot.value_len]
+    &page[slot(page, index).value_range()]
 }
 
 /// Bytes that a node needs which holds `count` keys, `live` bytes on the heap and `fences` bytes of
 /// fences, with nothing dead and no place too many for heads.
 pub(super) fn space_needed(slot_bytes: usize, count: usize, live: usize, fences: usize) -> usize {
-    HEADS + 4 * heads_needed(count) + slot_bytes * count + live + fences
+    slotted::space_needed::<_, Comparison>(slot_bytes, count, live, fences)
 }

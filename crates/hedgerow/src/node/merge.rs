@@ -2,12 +2,14 @@
 //!
 //! Same conditions as [`super::write`]. The separator of the two is the left one's upper fence.
 
-use super::layout::{
-    HEADS, UPPER_CHILD, common_prefix, count, heap_live, is_inner, level, lower_fence, prefix,
-    rest_len, set_u32, slot_bytes, slots, space_needed, u32_at, upper_fence,
+use super::fields::{
+    HEADS, common_prefix, count, heap_live, level, lower_fence, prefix, set_u32, u32_at,
+    upper_fence,
 };
+use super::layout::{UPPER_CHILD, is_inner, rest_len, slot_bytes, slots, space_needed};
 use super::rung;
-use super::write::{NoSpace, NodeMut};
+use super::slotted::NoSpace;
+use super::write::NodeMut;
 use crate::page::header::{KIND, NEWEST_LSN, PageKind};
 
 /// Bytes that a node would use which holds what `left` and its right neighbour `right` hold; more than

@@ -18,6 +18,7 @@ mod cut;
 mod defect;
 pub mod dense;
 mod dispatch;
+mod fields;
 pub mod fingerprint;
 mod gap;
 mod inner;
@@ -31,6 +32,7 @@ mod records;
 pub mod rung;
 mod search;
 mod separator;
+mod slotted;
 mod split;
 mod suffix;
 mod write;
@@ -47,11 +49,12 @@ pub use dispatch::{
     Adapted, Leaf, LeafBuilder, LeafLayout, LeafMut, LeafSplit, Remedy, Spread, adapt, convert,
     merge_leaf_space, merge_leaves, plain_leaf, remedy, split_between, spread_leaves,
 };
+pub use fields::{LABEL_BYTES, max_key_bytes, max_record_bytes, max_short_key_bytes};
 pub use gap::{gap, pack};
-pub use layout::{LABEL_BYTES, max_key_bytes, max_record_bytes, max_short_key_bytes};
 pub use merge::{copy_node, merge_space};
 pub use policy::{KeyTraits, LeafPolicy, holds_strings, key_traits};
 pub use read::Node;
 pub use records::Records;
 pub use search::{ChildPosition, Position};
-pub use write::{NoSpace, NodeMut};
+pub use slotted::NoSpace;
+pub use write::NodeMut;

@@ -11,8 +11,9 @@
 //! any layout can be read and changed whatever the policy is.
 
 use super::dispatch::{Leaf, LeafLayout, plain_leaf};
+use super::fields::{count, prefix};
 use super::fingerprint::{FingerprintLeafMut, fingerprint_slots};
-use super::layout::{count, head_of, prefix, slots};
+use super::layout::{head_of, slots};
 use super::records::Records;
 
 /// Bytes of a key behind the prefix, on average, from which on it counts as a string whatever its head.

@@ -5,10 +5,13 @@
 //! is the truth. All functions are total. `Copy`; as thread-safe as the bytes under it.
 
 use super::cut::SEQUENTIAL_RUN;
+use super::fields::{
+    COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, LAST_INSERT, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS,
+    PREFIX_LEN, RUN, UPPER_INFINITE, UPPER_LEN,
+};
 use super::layout::{
-    COUNT, HEADS, HEADS_CAPACITY, HEAP_LIVE, HINTS, INNER_SLOT_BYTES, LAST_INSERT, LEAF_SLOT_BYTES,
-    LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD, UPPER_INFINITE,
-    UPPER_LEN, VALUE_LEN_MASK, head_of, space_needed,
+    HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES, Slot, UPPER_CHILD, VALUE_LEN_MASK, head_of,
+    space_needed,
 };
 use super::rung;
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PAGE_ID, PageKind, TREE_ID};

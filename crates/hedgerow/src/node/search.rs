@@ -5,10 +5,11 @@
 //! index of at most `count`. What it means is only known once the caller has validated the page.
 //! Nothing is allocated.
 
+use super::fields::{COUNT, HEADS, HEADS_CAPACITY};
 use super::lanes;
 use super::layout::{
-    BLOCK_HEADS, COUNT, HEADS, HEADS_CAPACITY, HINT_COUNT, HINTS, INNER_SLOT_BYTES,
-    LEAF_SLOT_BYTES, UPPER_CHILD, head_of, hint_spacing,
+    BLOCK_HEADS, HINT_COUNT, HINTS, INNER_SLOT_BYTES, LEAF_SLOT_BYTES, UPPER_CHILD, head_of,
+    hint_spacing,
 };
 use super::read::Node;
 use super::rung;

@@ -2,10 +2,8 @@
 //! conditions as [`super::write`].
 
 use super::cut::{Cut, Divisible, Incoming, Split, SplitHint};
-use super::layout::{
-    UPPER_CHILD, count, is_inner, level, lower_fence, rest_len, set_u32, slot, slot_bytes, slots,
-    space_needed, u32_at, upper_fence,
-};
+use super::fields::{count, level, lower_fence, set_u32, u32_at, upper_fence};
+use super::layout::{UPPER_CHILD, is_inner, rest_len, slot, slot_bytes, slots, space_needed};
 use super::rung;
 use super::suffix::Suffix;
 use super::write::NodeMut;
@@ -13,17 +11,17 @@ use crate::page::header::{NEWEST_LSN, PageKind};
 use std::ops::Range;
 
 /// An inner node or a comparison leaf under the knife.
-struct Slotted<'p> {
+struct Whole<'p> {
     page: &'p [u8],
 }
 
-impl<'p> Slotted<'p> {
+impl<'p> Whole<'p> {
     fn cut(page: &'p [u8]) -> Cut<'p, Self> {
-        Cut::new(Slotted { page })
+        Cut::new(Whole { page })
     }
 }
 
-impl<'p> Divisible<'p> for Slotted<'p> {
+impl<'p> Divisible<'p> for Whole<'p> {
     const PREFIX: bool = rung::PREFIX;
 
     fn page(&self) -> &'p [u8] {
@@ -77,19 +75,19 @@ impl NodeMut<'_> {
     /// If a leaf has no record, or only one and the hint is [`SplitHint::Middle`], or an inner node has no separator; such a
     /// node never lacks space for a record of at most [`max_record_bytes`](super::max_record_bytes).
     pub fn choose_split(&self, hint: SplitHint<'_>) -> Split {
-        Slotted::cut(self.page).choose(hint)
+        Whole::cut(self.page).choose(hint)
     }
 
     /// Chooses where to split a leaf so that the records at these indices come to different sides. `None` if that is not
     /// possible.
     pub fn choose_split_between(&self, low: usize, high: usize) -> Option<Split> {
-        Slotted::cut(self.page).between(low, high)
+        Whole::cut(self.page).between(low, high)
     }
 
     /// Whether both sides of a cut with any separator, not only one of [`Self::choose_split`], fit into a
     /// page.
     pub fn fits_split(&self, split: &Split) -> bool {
-        Slotted::cut(self.page).fits_with(split.index, &split.separator)
+        Whole::cut(self.page).fits_with(split.index, &split.separator)
     }
 
     /// Splits this node: it keeps the keys up to the separator, and `right`, a fresh page, becomes the

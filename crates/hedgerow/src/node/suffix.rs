@@ -86,7 +86,7 @@ impl<'a> Suffix<'a> {
         if same < len || self.rest.is_empty() || other.rest.is_empty() {
             return same;
         }
-        same + super::layout::common_prefix(self.rest, other.rest)
+        same + super::fields::common_prefix(self.rest, other.rest)
     }
 
     /// The first `len` bytes; all of them if there are fewer.

@@ -6,29 +6,24 @@
 //! equation of [`super::layout`] holds, heads and hints agree with the keys, and `heap_live` is the sum
 //! of the records. Removed records stay on the heap until an insertion needs their space.
 
+use super::fields::{
+    COUNT, HEADS, HEADS_CAPACITY, HEAP_START, LAST_INSERT, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS,
+    PREFIX_LEN, RUN, UPPER_INFINITE, UPPER_LEN, common_prefix, count, fences_start, heap_start,
+    max_record_bytes, prefix, set_u16, set_u32, u16_at,
+};
 use super::layout::{
-    COUNT, HEADS, HEADS_CAPACITY, HEADS_STEP, HEAP_LIVE, HEAP_START, HINT_COUNT, HINTS,
-    LAST_INSERT, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD,
-    UPPER_INFINITE, UPPER_LEN, common_prefix, count, expected_hint, fences_start, head, head_of,
-    heads_needed, heap_live, heap_start, hint_spacing, is_inner, max_record_bytes, prefix,
-    set_head, set_slot, set_u16, set_u32, slot, slot_bytes, slots, slots_end, slots_start,
-    space_needed, u16_at, value, write_slot,
+    Comparison, HINT_COUNT, HINTS, Slot, UPPER_CHILD, expected_hint, head, head_of, heads_needed,
+    hint_spacing, is_inner, set_head, set_slot, slot, slot_bytes, slots, slots_end, slots_start,
+    space_needed, value, write_slot,
 };
 use super::read::Node;
 use super::rung;
+use super::slotted::{self, NoSpace, add_live, take_heap};
 use super::suffix::Suffix;
 use crate::page::header::{FLAGS, KIND, LEVEL, NEWEST_LSN, PageKind};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PlainBytes;
 use std::ops::Range;
-
-/// The record does not fit into the node; nothing has been changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoSpace;
-
-/// The array of heads grows by so many places while there is room, and by a step when the page is nearly
-/// full: whenever it grows, all slots move.
-const HEADS_GROWTH: usize = 16;
 
 /// Longest run of neighbouring insertions that is counted.
 pub(super) const MAX_RUN: i16 = 64;
@@ -123,42 +118,7 @@ impl<'a> NodeMut<'a> {
     /// # Panics
     /// If there is no such record.
     pub fn update(&mut self, index: usize, value: &[u8]) -> Result<(), NoSpace> {
-        assert!(index < count(self.page), "no record {index} to update");
-        let old = slot(self.page, index);
-        if value.len() <= old.value_len {
-            let at = old.value_at();
-            self.page[at..at + value.len()].copy_from_slice(value);
-            self.add_live(0, old.value_len - value.len());
-            set_slot(self.page, index, Slot { value_len: value.len(), ..old });
-            return Ok(());
-        }
-        let key_len = u16_at(self.page, PREFIX_LEN) + old.suffix_len;
-        if key_len + value.len() > max_record_bytes(self.page.len()) {
-            return Err(NoSpace);
-        }
-        let (rest, record) = (old.rest_len(), old.rest_len() + value.len());
-        let mut offset = heap_start(self.page);
-        if slots_end(self.page) + record <= offset {
-            offset -= record;
-            self.page.copy_within(old.offset..old.offset + rest, offset);
-        } else {
-            let live = heap_live(self.page) - old.record_bytes() + record;
-            let count = count(self.page);
-            if self.space_needed(count, live) > self.page.len() {
-                return Err(NoSpace);
-            }
-            // The old record is dropped by the compaction; its bytes are still in the copy.
-            set_slot(self.page, index, Slot { offset: 0, suffix_len: 0, value_len: 0, child: 0 });
-            let copy = self.compact(heads_needed(count));
-            offset = heap_start(self.page) - record;
-            self.page[offset..offset + rest].copy_from_slice(&copy[old.offset..old.offset + rest]);
-        }
-        let at = offset + rest;
-        self.page[at..at + value.len()].copy_from_slice(value);
-        set_slot(self.page, index, Slot { offset, value_len: value.len(), ..old });
-        set_u32(self.page, HEAP_START, offset as u32);
-        self.add_live(record, old.record_bytes());
-        Ok(())
+        slotted::update::<_, Comparison>(self.page, index, value)
     }
 
     /// Removes record (or separator) `index`.
@@ -169,19 +129,8 @@ impl<'a> NodeMut<'a> {
         let count = count(self.page);
         assert!(index < count, "no record {index} to remove");
         let removed = slot(self.page, index);
-        if rung::HEADS {
-            self.page.copy_within(HEADS + 4 * (index + 1)..HEADS + 4 * count, HEADS + 4 * index);
-        }
-        let (start, width) = (slots_start(self.page), slot_bytes(self.page));
-        self.page
-            .copy_within(start + width * (index + 1)..start + width * count, start + width * index);
-        set_u16(self.page, COUNT, count - 1);
-        set_u16(self.page, RUN, 0);
-        self.add_live(0, removed.record_bytes());
-        let heap = heap_start(self.page);
-        if removed.offset == heap {
-            set_u32(self.page, HEAP_START, (heap + removed.record_bytes()) as u32);
-        }
+        slotted::move_records::<_, Comparison>(self.page, index + 1..count, index);
+        slotted::forget_record(self.page, removed);
         self.refresh_hints(index, count);
     }
 
@@ -197,22 +146,16 @@ impl<'a> NodeMut<'a> {
         assert!(index <= count, "no place {index} to insert at");
         let rest = suffix.get(rung::HEAD_BYTES..).unwrap_or(&[]);
         let record = rest.len() + value.len();
-        self.make_room(record)?;
+        slotted::make_room::<_, Comparison>(self.page, record, slot_bytes(self.page))?;
+        slotted::move_records::<_, Comparison>(self.page, index..count, index + 1);
         if rung::HEADS {
-            let at = HEADS + 4 * index;
-            self.page.copy_within(at..HEADS + 4 * count, at + 4);
             set_head(self.page, index, head_of(suffix));
         }
-        let width = slot_bytes(self.page);
-        let at = slots_start(self.page) + width * index;
-        self.page.copy_within(at..at + width * (count - index), at + width);
         set_u16(self.page, COUNT, count + 1);
-        let offset = heap_start(self.page) - record;
+        let offset = take_heap(self.page, record);
         let value_at = offset + rest.len();
         self.page[offset..value_at].copy_from_slice(rest);
         self.page[value_at..value_at + value.len()].copy_from_slice(value);
-        set_u32(self.page, HEAP_START, offset as u32);
-        self.add_live(record, 0);
         let (suffix_len, value_len) = (suffix.len(), value.len());
         set_slot(self.page, index, Slot { offset, suffix_len, value_len, child });
         self.refresh_hints(index, count);
@@ -220,70 +163,10 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
-    /// Makes room for one more slot and for a record of so many bytes: another size of the array of heads,
-    /// or compaction.
-    fn make_room(&mut self, record: usize) -> Result<(), NoSpace> {
-        let count = count(self.page) + 1;
-        let needed = heads_needed(count);
-        let others = HEADS + slot_bytes(self.page) * count + record;
-        let places = heap_start(self.page).saturating_sub(others) / 4;
-        if others + 4 * needed <= heap_start(self.page) {
-            let capacity = u16_at(self.page, HEADS_CAPACITY);
-            if capacity < needed || capacity > places {
-                let ample = needed + HEADS_GROWTH - HEADS_STEP;
-                self.move_slots(if ample <= places { ample } else { needed });
-            }
-            return Ok(());
-        }
-        if self.space_needed(count, heap_live(self.page) + record) > self.page.len() {
-            return Err(NoSpace);
-        }
-        self.compact(needed);
-        Ok(())
-    }
-
-    /// Gives the array of heads so many places, enough for the count; there is room.
-    fn move_slots(&mut self, capacity: usize) {
-        let slots = slots_start(self.page)..slots_end(self.page);
-        self.page.copy_within(slots, HEADS + 4 * capacity);
-        set_u16(self.page, HEADS_CAPACITY, capacity);
-    }
-
     /// Bytes needed for so many slots and live bytes between the fences that the node has.
     pub(super) fn space_needed(&self, count: usize, live: usize) -> usize {
         let fences = self.page.len() - fences_start(self.page);
         space_needed(slot_bytes(self.page), count, live, fences)
-    }
-
-    /// Compacts the node if removed records have at least so many bytes.
-    pub(super) fn pack(&mut self, least_bytes: usize) {
-        let heap = fences_start(self.page).saturating_sub(heap_start(self.page));
-        if heap.saturating_sub(heap_live(self.page)) >= least_bytes {
-            self.compact(heads_needed(count(self.page)));
-        }
-    }
-
-    /// Packs the records at the end of the heap, in the order of their keys, and gives the array of
-    /// heads `capacity` places, enough for the count. Gives a copy of the page as it was.
-    fn compact(&mut self, capacity: usize) -> Vec<u8> {
-        let old = self.page.to_vec();
-        set_u16(self.page, HEADS_CAPACITY, capacity);
-        let mut top = fences_start(&old);
-        let mut live = 0;
-        for index in 0..count(&old) {
-            let slot = slot(&old, index);
-            let record = slot.record_bytes();
-            top -= record;
-            live += record;
-            self.page[top..top + record].copy_from_slice(&old[slot.offset..slot.offset + record]);
-            set_slot(self.page, index, Slot { offset: top, ..slot });
-        }
-        set_u32(self.page, HEAP_START, top as u32);
-        assert!(
-            slots_end(self.page) <= top && live <= heap_live(&old),
-            "compaction made space vanish"
-        );
-        old
     }
 
     /// Sets the size of the array of heads of a node that has no records yet.
@@ -317,7 +200,7 @@ impl<'a> NodeMut<'a> {
         }
         set_u16(self.page, COUNT, count);
         set_u32(self.page, HEAP_START, top as u32);
-        self.add_live(end - top, 0);
+        add_live(self.page, end - top, 0);
     }
 
     /// Appends a record whose suffix comes in parts. There is room, and a place among the heads;
@@ -344,10 +227,7 @@ impl<'a> NodeMut<'a> {
     /// slot's offset is not looked at.
     fn append_slot(&mut self, slot: Slot) -> usize {
         let count = count(self.page);
-        let record = slot.record_bytes();
-        let offset = heap_start(self.page) - record;
-        set_u32(self.page, HEAP_START, offset as u32);
-        self.add_live(record, 0);
+        let offset = take_heap(self.page, slot.record_bytes());
         set_u16(self.page, COUNT, count + 1);
         set_slot(self.page, count, Slot { offset, ..slot });
         offset
@@ -391,12 +271,7 @@ impl<'a> NodeMut<'a> {
         }
         set_u16(self.page, COUNT, to);
         set_u32(self.page, HEAP_START, offset as u32);
-        self.add_live(top - offset, 0);
-    }
-
-    fn add_live(&mut self, more: usize, less: usize) {
-        let live = heap_live(self.page) + more - less;
-        set_u32(self.page, HEAP_LIVE, live as u32);
+        add_live(self.page, top - offset, 0);
     }
 
     /// Brings the hints up to date after the keys from `index` on have changed and the count was

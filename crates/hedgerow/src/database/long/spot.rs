@@ -60,7 +60,7 @@ impl Spot {
         let Some(raw) = self.record else { return Ok(None) };
         if let Stored::Plain(payload) = read_stored(&raw) {
             let value = Value::from(split_payload(payload)?.1);
-            return Ok(Some(Seen { value, is_stored: false, before_bytes: 0 }));
+            return Ok(Some(Seen::new(value, false)));
         }
         let before_bytes = Cut::new(tree, key).start_bytes();
         Ok(Some(Seen { value: Value::from(raw), is_stored: true, before_bytes }))

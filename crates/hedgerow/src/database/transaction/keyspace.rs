@@ -17,7 +17,6 @@ use crate::database::stretch::{Stretch, Stretches, Wanted};
 use crate::database::values::Seen;
 use crate::database::view::View;
 use crate::error::Result;
-use crate::large::is_stored_form;
 use crate::store::{OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
@@ -355,7 +354,7 @@ impl View for TransactionView {
             Ok((None, body.snapshot.clone()))
         })?;
         if let Some(own) = own {
-            return Ok(own.map(|value| Seen { value, is_stored: false, before_bytes: 0 }));
+            return Ok(own.map(|value| Seen::new(value, false)));
         }
         if is_long(tree, key) {
             return self.see_long(key);
@@ -367,11 +366,7 @@ impl View for TransactionView {
         let value = snapshot.get(tree, key);
         let value = value.map_err(|error| self.state.remember(error))?;
         let may_be_stored = snapshot.has_stored_forms();
-        Ok(value.map(|value| Seen {
-            is_stored: may_be_stored && is_stored_form(&value),
-            value,
-            before_bytes: 0,
-        }))
+        Ok(value.map(|value| Seen::new(value, may_be_stored)))
     }
 
     #[cold]

@@ -6,7 +6,7 @@ use super::layout::DenseLayout;
 use super::read::DenseNode;
 use super::{Full, Semi};
 use crate::node::anatomy::{Content, Entry, FieldPlace, Mark, Part, Sketch, sketch_value};
-use crate::node::layout::{PREFIX_LEN, fences_start, u16_at};
+use crate::node::fields::{PREFIX_LEN, fences_start, u16_at};
 use hedgerow_sync::optimistic::PlainBytes;
 
 /// The fields that other nodes do not have, or not here.

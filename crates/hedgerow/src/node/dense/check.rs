@@ -14,7 +14,7 @@ use super::write::run;
 use super::{Full, Semi};
 use crate::node::check::{expected_prefix, flags_and_fences, is_page_size};
 use crate::node::defect::Defect;
-use crate::node::layout::{
+use crate::node::fields::{
     LOWER_INFINITE, PREFIX_LEN, UPPER_INFINITE, count, lower_fence, max_record_bytes, u16_at,
     upper_fence,
 };

@@ -10,12 +10,14 @@ use super::read::DenseNode;
 use super::records::shape_of;
 use super::shape::{KeyShape, numeric};
 use super::write::{DenseMut, copy_lsn, room};
-use crate::node::layout::{
-    LAST_INSERT, RUN, common_prefix, lower_fence, rest_len, set_u16, u16_at, upper_fence,
+use crate::node::fields::{
+    LAST_INSERT, RUN, common_prefix, lower_fence, set_u16, u16_at, upper_fence,
 };
+use crate::node::layout::rest_len;
 use crate::node::read::Node;
 use crate::node::records::Records;
-use crate::node::write::{NoSpace, NodeMut};
+use crate::node::slotted::NoSpace;
+use crate::node::write::NodeMut;
 use hedgerow_sync::optimistic::PlainBytes;
 
 /// A frame for records between fences, if the layout pays for them.

@@ -25,9 +25,8 @@ use super::shape::{KeyShape, numeric};
 use super::write::room;
 use crate::node::cut::Split;
 use crate::node::cut::sequential_run;
-use crate::node::layout::{
-    RUN, count, lower_fence, prefix, rest_len, slot, slots, u16_at, upper_fence,
-};
+use crate::node::fields::{RUN, count, lower_fence, prefix, u16_at, upper_fence};
+use crate::node::layout::{rest_len, slot, slots};
 use crate::node::separator;
 use crate::node::suffix::Suffix;
 use crate::node::write::NodeMut;

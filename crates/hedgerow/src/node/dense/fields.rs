@@ -23,7 +23,7 @@
 //! functions over bytes that the caller holds.
 
 use super::shape::{KeyShape, stem_len};
-use crate::node::layout::{
+use crate::node::fields::{
     LOWER_LEN, PREFIX_LEN, UPPER_LEN, lower_fence, u16_at, u32_at, upper_fence,
 };
 
@@ -51,8 +51,8 @@ pub(super) const WORD_BYTES: usize = 8;
 /// Most slots of a leaf: what 16 bits count, in whole words.
 pub(in crate::node) const MAX_SLOTS: usize = (1 << 16) - WORD_SLOTS;
 
-const _: () = assert!(crate::node::layout::HEADS_CAPACITY == CAPACITY);
-const _: () = assert!(crate::node::layout::RUN == RUN && RUN + 2 == PRESENCE);
+const _: () = assert!(crate::node::fields::HEADS_CAPACITY == CAPACITY);
+const _: () = assert!(crate::node::fields::RUN == RUN && RUN + 2 == PRESENCE);
 
 /// First byte behind the presence bits of so many slots.
 #[inline(always)]

@@ -12,7 +12,7 @@ use super::layout::{Contents, DenseLayout, Frame, Growth, Refused, base_for};
 use super::read::{DenseNode, write_number};
 use super::shape::NUMERIC_BYTES;
 use crate::node::defect::Defect;
-use crate::node::layout::{LOWER_LEN, PREFIX_LEN, UPPER_LEN, max_record_bytes, u16_at};
+use crate::node::fields::{LOWER_LEN, PREFIX_LEN, UPPER_LEN, max_record_bytes, u16_at};
 use crate::page::header::PageKind;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use std::ops::Range;

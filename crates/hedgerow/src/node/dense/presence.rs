@@ -7,7 +7,7 @@
 //! below the capacity.
 
 use super::fields::{CAPACITY, PRESENCE, WORD_BYTES, WORD_SLOTS, array_start, capacity};
-use crate::node::layout::{set_u16, u16_at, u32_at};
+use crate::node::fields::{set_u16, u16_at, u32_at};
 use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Range;
 

@@ -9,7 +9,7 @@ use super::layout::DenseLayout;
 use super::presence;
 use super::semi::record_bytes;
 use super::shape::{NUMERIC_BYTES, first_in, numeric, stem_len};
-use crate::node::layout::{COUNT, LOWER_LEN, PREFIX_LEN, UPPER_LEN, max_record_bytes};
+use crate::node::fields::{COUNT, LOWER_LEN, PREFIX_LEN, UPPER_LEN, max_record_bytes};
 use crate::node::read::Node;
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
 use std::cmp::Ordering;

@@ -9,9 +9,8 @@ use super::layout::{Contents, DenseLayout};
 use super::read::DenseNode;
 use super::semi;
 use super::shape::{KeyShape, numeric};
-use crate::node::layout::{
-    LEAF_SLOT_BYTES, count, lower_fence, prefix, rest_len, space_needed, upper_fence,
-};
+use crate::node::fields::{count, lower_fence, prefix, upper_fence};
+use crate::node::layout::{LEAF_SLOT_BYTES, rest_len, space_needed};
 use crate::node::records::Records;
 use crate::node::rung;
 use hedgerow_sync::optimistic::PlainBytes;

@@ -14,7 +14,8 @@ use super::layout::{Contents, DenseLayout};
 use super::semi::record_bytes;
 use super::shape::{KeyShape, numeric, stem_len};
 use super::write::room;
-use crate::node::layout::{common_prefix, rest_len};
+use crate::node::fields::common_prefix;
+use crate::node::layout::rest_len;
 use std::marker::PhantomData;
 
 /// Of its slots a leaf may leave one in so many unused before its first number.

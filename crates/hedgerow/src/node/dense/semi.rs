@@ -16,7 +16,7 @@ use super::fields::{
 use super::layout::{Contents, DenseLayout, Frame, Growth, Refused, base_for};
 use super::presence::{self, Slots};
 use crate::node::defect::Defect;
-use crate::node::layout::{max_record_bytes, set_u16, u16_at};
+use crate::node::fields::{max_record_bytes, set_u16, u16_at};
 use crate::page::header::PageKind;
 use hedgerow_sync::optimistic::{PageBytes, PlainBytes};
 use std::ops::Range;

@@ -18,7 +18,7 @@ use super::records::comparison_space;
 use super::semi::record_bytes;
 use super::shape::numeric;
 use super::write::{DenseMut, copy_lsn, room};
-use crate::node::layout::{LOWER_LEN, count, lower_fence, u16_at, upper_fence};
+use crate::node::fields::{LOWER_LEN, count, lower_fence, u16_at, upper_fence};
 use crate::node::write::NodeMut;
 use crate::page::header::PageKind;
 use hedgerow_sync::optimistic::PlainBytes;

@@ -13,7 +13,7 @@ use super::layout::{Contents, DenseLayout, Frame, Growth, Refused};
 use super::presence;
 use super::read::DenseNode;
 use super::shape::{KeyShape, numeric};
-use crate::node::layout::{
+use crate::node::fields::{
     COUNT, LOWER_LEN, PREFIX_LEN, UPPER_LEN, common_prefix, count, max_record_bytes, set_u16,
     set_u32, u16_at,
 };

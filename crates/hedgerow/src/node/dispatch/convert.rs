@@ -6,11 +6,12 @@
 
 use super::{Leaf, LeafLayout, plain_leaf};
 use crate::node::dense::{self, DenseMut, Full, Growth, Semi};
+use crate::node::fields::{lower_fence, upper_fence};
 use crate::node::fingerprint::{self, FingerprintLeafMut};
-use crate::node::layout::{lower_fence, upper_fence};
 use crate::node::records::Records;
 use crate::node::rung;
-use crate::node::write::{NoSpace, NodeMut};
+use crate::node::slotted::NoSpace;
+use crate::node::write::NodeMut;
 use crate::page::header::NEWEST_LSN;
 
 /// Gives a leaf another layout; nothing is done if it has it already.

@@ -7,12 +7,14 @@
 use super::convert::{build, records_of};
 use super::{Leaf, LeafLayout, adapt, plain_leaf};
 use crate::node::dense::{DenseLayout, DenseNode, MAX_SLOTS, Semi, growth_of};
+use crate::node::fields::{common_prefix, lower_fence, upper_fence};
 use crate::node::fingerprint::{self, FingerprintLeafMut};
-use crate::node::layout::{LEAF_SLOT_BYTES, common_prefix, lower_fence, rest_len, upper_fence};
+use crate::node::layout::{LEAF_SLOT_BYTES, rest_len};
 use crate::node::merge::{merge_space, newest_lsn};
 use crate::node::policy::{LeafPolicy, are_strings};
 use crate::node::rung;
-use crate::node::write::{NoSpace, NodeMut};
+use crate::node::slotted::NoSpace;
+use crate::node::write::NodeMut;
 use crate::page::header::NEWEST_LSN;
 use hedgerow_sync::optimistic::PageBytes;
 

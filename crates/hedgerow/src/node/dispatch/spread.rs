@@ -11,10 +11,8 @@
 use super::convert::{build, records_of};
 use super::{LeafLayout, plain_leaf};
 use crate::node::dense::Growth;
-use crate::node::layout::{
-    LEAF_SLOT_BYTES, common_prefix, count, lower_fence, prefix, rest_len, slots, space_needed,
-    upper_fence,
-};
+use crate::node::fields::{common_prefix, count, lower_fence, prefix, upper_fence};
+use crate::node::layout::{LEAF_SLOT_BYTES, rest_len, slots, space_needed};
 use crate::node::merge::newest_lsn;
 use crate::node::read::Node;
 use crate::node::records::Records;

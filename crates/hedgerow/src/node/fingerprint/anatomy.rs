@@ -3,7 +3,7 @@
 use super::layout::{FINGERPRINTS, WIDE, slot, slots_end, slots_start};
 use super::read::FingerprintLeaf;
 use crate::node::anatomy::{Content, Entry, FieldPlace, Mark, Part, Sketch, sketch_value};
-use crate::node::layout::{count, fences_start, heap_start};
+use crate::node::fields::{count, fences_start, heap_start};
 use hedgerow_sync::optimistic::PlainBytes;
 
 /// The fields that other nodes do not have, or not here.

@@ -4,9 +4,9 @@
 //! that another layout, with another prefix or none, can be built from them. Building sorts
 //! nothing: the records come in order, and the leaf is sorted. Same conditions as [`super::write`].
 
-use super::super::layout::{common_prefix, count, max_record_bytes};
+use super::super::fields::{common_prefix, count, max_record_bytes};
 use super::super::records::Records;
-use super::super::write::NoSpace;
+use super::super::slotted::NoSpace;
 use super::hash::fingerprint;
 use super::layout::Measure;
 use super::read::FingerprintLeaf;

@@ -5,15 +5,16 @@
 //! image that a checkpoint is owed may have either layout. Bytes are those of a page that has
 //! passed the check of its kind at page-in.
 
-use super::super::layout::{
-    LAST_INSERT, LEAF_SLOT_BYTES, RUN, common_prefix, count, lower_fence, max_record_bytes, prefix,
-    rest_len, slots as node_slots, space_needed, upper_fence,
+use super::super::fields::{
+    LAST_INSERT, RUN, common_prefix, count, lower_fence, max_record_bytes, prefix, upper_fence,
 };
+use super::super::layout::{LEAF_SLOT_BYTES, rest_len, slots as node_slots, space_needed};
 use super::super::read::Node;
 use super::super::records::Records;
 use super::super::rung;
+use super::super::slotted::NoSpace;
 use super::super::suffix::Suffix;
-use super::super::write::{Appended, NoSpace, NodeMut};
+use super::super::write::{Appended, NodeMut};
 use super::layout::{Measure, slots};
 use super::write::{FingerprintLeafMut, Moved};
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PageKind};

@@ -27,11 +27,12 @@
 //!
 //! Pure functions over bytes; whoever calls them holds the page or a private copy of it.
 
-use super::super::layout::{
-    HEADS_CAPACITY, HEAP_LIVE, HINTS, LEAF_SLOT_BYTES, LOWER_INFINITE, NODE_FLAGS, UPPER_CHILD,
-    UPPER_INFINITE, VALUE_LEN_MASK, count, max_key_bytes, max_record_bytes, prefix, set_u16,
-    set_u32, u16_at, u32_at,
+use super::super::fields::{
+    HEADS_CAPACITY, LOWER_INFINITE, NODE_FLAGS, UPPER_INFINITE, max_key_bytes, max_record_bytes,
+    prefix, set_u16, set_u32, u16_at,
 };
+use super::super::layout::{HINTS, LEAF_SLOT_BYTES, UPPER_CHILD, VALUE_LEN_MASK};
+use super::super::slotted::{self, Slotted};
 use crate::page::header::MAX_PAGE_BYTES;
 use std::ops::{Add, Range};
 
@@ -66,7 +67,7 @@ pub(super) const BLOCK: usize = 64;
 /// leaves of ordinary keys are sorted: with 16, about every two thousand insertions.
 pub(in super::super) const CROWD: usize = 16;
 
-const _: () = assert!(FUNCTION_FIELD + 2 <= super::super::layout::LAST_INSERT);
+const _: () = assert!(FUNCTION_FIELD + 2 <= super::super::fields::LAST_INSERT);
 const _: () = assert!(WIDE & (LOWER_INFINITE | UPPER_INFINITE) == 0);
 // Two fences and a record of the largest size always fit, and there is a cut, as in a comparison leaf: fixed fields
 // and slots are smaller here, and the arithmetic is that of `max_record_bytes`.
@@ -76,58 +77,60 @@ const fn is_roomy(page_bytes: usize) -> bool {
 }
 const _: () = assert!(is_roomy(512) && is_roomy(MAX_PAGE_BYTES));
 
-/// One slot, unpacked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) struct Slot {
-    /// First byte of the record, which is the suffix and then the value; zero if it has no bytes.
-    pub offset: usize,
-    /// Bytes of the key without the prefix.
-    pub suffix_len: usize,
-    /// Bytes of the value.
-    pub value_len: usize,
+/// One slot, unpacked; the record has the whole suffix.
+pub(in super::super) type Slot = slotted::Slot<0>;
+
+/// A narrow slot.
+#[inline(always)]
+pub(super) fn narrow_slot(word: u32) -> Slot {
+    Slot {
+        offset: word as usize & 0xffff,
+        suffix_len: (word >> 16) as usize & 0xff,
+        value_len: (word >> 24) as usize,
+        child: 0,
+    }
 }
 
-impl Slot {
-    /// A slot out of a word that begins with it.
+/// A wide slot out of a word that begins with it.
+#[inline(always)]
+pub(super) fn wide_slot(word: u64) -> Slot {
+    Slot {
+        offset: word as usize & 0xffff,
+        suffix_len: (word >> 16) as usize & 0xffff,
+        value_len: (word >> 32) as usize & VALUE_LEN_MASK as usize,
+        child: 0,
+    }
+}
+
+/// Fingerprint leaves, as slotted pages.
+pub(super) enum Fingerprints {}
+
+impl Slotted<0> for Fingerprints {
+    const ARRAY: usize = FINGERPRINTS;
+    const ENTRY_BYTES: usize = 1;
+
     #[inline(always)]
-    pub(super) fn narrow(word: u32) -> Slot {
-        Slot {
-            offset: word as usize & 0xffff,
-            suffix_len: (word >> 16) as usize & 0xff,
-            value_len: (word >> 24) as usize,
-        }
+    fn slot_bytes(page: &[u8]) -> usize {
+        slot_width(is_wide(page))
     }
 
-    /// A slot out of a word that begins with it.
     #[inline(always)]
-    pub(super) fn wide(word: u64) -> Slot {
-        Slot {
-            offset: word as usize & 0xffff,
-            suffix_len: (word >> 16) as usize & 0xffff,
-            value_len: (word >> 32) as usize & VALUE_LEN_MASK as usize,
-        }
+    fn slot_bytes_with(page: &[u8], suffix_len: usize, value_len: usize) -> usize {
+        slot_width(is_wide(page) || suffix_len.max(value_len) > LONGEST_NARROW)
     }
 
-    /// Bytes of the record on the heap.
+    fn set_slot_bytes(page: &mut [u8], bytes: usize) {
+        set_wide(page, bytes == WIDE_BYTES);
+    }
+
     #[inline(always)]
-    pub(super) fn record_bytes(self) -> usize {
-        self.suffix_len + self.value_len
+    fn slot(page: &[u8], place: usize) -> Slot {
+        slot(page, place)
     }
 
-    /// First byte of the value.
     #[inline(always)]
-    pub(super) fn value_at(self) -> usize {
-        self.offset + self.suffix_len
-    }
-
-    /// Where the suffix lies.
-    pub(super) fn suffix_range(self) -> Range<usize> {
-        self.offset..self.value_at()
-    }
-
-    /// Where the value lies.
-    pub(super) fn value_range(self) -> Range<usize> {
-        self.value_at()..self.value_at() + self.value_len
+    fn set_slot(page: &mut [u8], place: usize, slot: Slot) {
+        set_slot(page, place, slot);
     }
 }
 
@@ -178,7 +181,7 @@ impl Add for Measure {
 
 /// Places that the array of fingerprints has for `count` records at least.
 pub(super) const fn places_needed(count: usize) -> usize {
-    count.next_multiple_of(STEP)
+    slotted::entries_needed::<_, Fingerprints>(count)
 }
 
 /// Bytes of a slot.
@@ -195,7 +198,7 @@ pub(in super::super) const fn space_needed(
     live: usize,
     fences: usize,
 ) -> usize {
-    FINGERPRINTS + places_needed(count) + slot_width(wide) * count + live + fences
+    slotted::space_needed::<_, Fingerprints>(slot_width(wide), count, live, fences)
 }
 
 /// Whether the slots are wide.
@@ -218,18 +221,23 @@ pub(in super::super) fn sorted_count(page: &[u8]) -> usize {
 /// First byte of the slots.
 #[inline]
 pub(super) fn slots_start(page: &[u8]) -> usize {
-    FINGERPRINTS + u16_at(page, CAPACITY)
+    slotted::slots_start::<_, Fingerprints>(page)
 }
 
 /// First byte behind the slots.
 #[inline]
 pub(super) fn slots_end(page: &[u8]) -> usize {
-    slots_start(page) + slot_width(is_wide(page)) * count(page)
+    slotted::slots_end::<_, Fingerprints>(page)
 }
 
 /// Between slots and heap.
 pub(in super::super) fn gap(page: &[u8]) -> Range<usize> {
-    slots_end(page)..super::super::layout::heap_start(page)
+    slots_end(page)..super::super::fields::heap_start(page)
+}
+
+/// Compacts the leaf if removed records have at least so many bytes.
+pub(in super::super) fn pack(page: &mut [u8], least_bytes: usize) {
+    slotted::pack::<_, Fingerprints>(page, least_bytes);
 }
 
 /// Some bytes of a page, with one look at its length.
@@ -245,9 +253,9 @@ fn bytes_at<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
 pub(super) fn slot(page: &[u8], place: usize) -> Slot {
     if is_wide(page) {
         let [a, b, c, d, e, f] = bytes_at(page, slots_start(page) + WIDE_BYTES * place);
-        Slot::wide(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+        wide_slot(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
     } else {
-        Slot::narrow(u32::from_le_bytes(bytes_at(page, slots_start(page) + NARROW_BYTES * place)))
+        narrow_slot(u32::from_le_bytes(bytes_at(page, slots_start(page) + NARROW_BYTES * place)))
     }
 }
 
@@ -263,9 +271,9 @@ pub(in super::super) fn slots(
     all.chunks_exact(width).map(move |bytes| {
         if wide {
             let [a, b, c, d, e, f] = bytes_at(bytes, 0);
-            Slot::wide(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+            wide_slot(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
         } else {
-            Slot::narrow(u32::from_le_bytes(bytes_at(bytes, 0)))
+            narrow_slot(u32::from_le_bytes(bytes_at(bytes, 0)))
         }
     })
 }
@@ -289,20 +297,13 @@ pub(super) fn set_slot(page: &mut [u8], place: usize, slot: Slot) {
 
 /// The key at `place`, without the prefix.
 pub(super) fn suffix(page: &[u8], place: usize) -> &[u8] {
-    &page[slot(page, place).suffix_range()]
+    &page[slot(page, place).rest_range()]
 }
 
 /// The value at `place`.
 #[cfg(hedgerow_internals)]
 pub(super) fn value(page: &[u8], place: usize) -> &[u8] {
     &page[slot(page, place).value_range()]
-}
-
-/// Counts bytes of records that have come and gone.
-#[inline]
-pub(super) fn add_live(page: &mut [u8], more: usize, less: usize) {
-    let live = u32_at(page, HEAP_LIVE) as usize + more - less;
-    set_u32(page, HEAP_LIVE, live as u32);
 }
 
 /// The part of a whole key that a leaf stores; nothing of one that has not the leaf's prefix.

@@ -1,9 +1,9 @@
 //! Merges of two fingerprint leaves that are neighbours under one parent. The result is sorted.
 //! Same conditions as [`super::write`].
 
-use super::super::layout::{common_prefix, count, lower_fence, prefix, upper_fence};
+use super::super::fields::{common_prefix, count, lower_fence, prefix, upper_fence};
 use super::super::merge::newest_lsn;
-use super::super::write::NoSpace;
+use super::super::slotted::NoSpace;
 use super::layout::{Measure, sorted_count};
 use super::write::FingerprintLeafMut;
 use crate::page::header::{KIND, LEVEL, NEWEST_LSN, PageKind};

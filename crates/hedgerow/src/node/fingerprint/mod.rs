@@ -31,7 +31,7 @@ pub(super) use anatomy::{FIELDS, WIDE_SLOTS, sketch};
 pub use check::{check, load_check};
 pub use convert::{comparison_to_fingerprint, fingerprint_to_comparison};
 pub use hash::{FUNCTION, fingerprint};
-pub(super) use layout::{Measure, gap, slots as fingerprint_slots};
+pub(super) use layout::{Measure, gap, pack, slots as fingerprint_slots};
 pub use merge::merge_space;
 pub use read::FingerprintLeaf;
 pub use write::FingerprintLeafMut;

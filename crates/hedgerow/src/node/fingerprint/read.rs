@@ -6,14 +6,14 @@
 //! the page read zeros, loops are bounded by the count as it was read, nothing is allocated (but by
 //! those that append to a vector). `Copy`; as thread-safe as the bytes under it.
 
+use super::super::fields::{COUNT, HEAP_LIVE, NODE_FLAGS, PREFIX_LEN, max_record_bytes};
 use super::super::lanes;
-use super::super::layout::{COUNT, HEAP_LIVE, NODE_FLAGS, PREFIX_LEN, max_record_bytes};
 use super::super::read::Node;
 use super::super::search::Position;
 use super::hash::fingerprint;
 use super::layout::{
     BLOCK, CAPACITY, CROWD, FINGERPRINTS, Measure, NARROW_BYTES, SORTED, Slot, WIDE, WIDE_BYTES,
-    space_needed,
+    narrow_slot, space_needed, wide_slot,
 };
 use crate::page::header::MIN_PAGE_BYTES;
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};
@@ -46,9 +46,9 @@ impl Slots {
     #[inline(always)]
     fn read(self, bytes: impl PageBytes, place: usize) -> Slot {
         if self.wide {
-            Slot::wide(bytes.u64_at(self.start + WIDE_BYTES * place))
+            wide_slot(bytes.u64_at(self.start + WIDE_BYTES * place))
         } else {
-            Slot::narrow(bytes.u32_at(self.start + NARROW_BYTES * place))
+            narrow_slot(bytes.u32_at(self.start + NARROW_BYTES * place))
         }
     }
 }

@@ -7,9 +7,9 @@
 //! slots and are not computed anew; the heap is not touched. Same conditions as [`super::write`];
 //! allocates a vector for the tail.
 
-use super::super::layout::count;
+use super::super::fields::count;
 use super::super::write::note_insertion;
-use super::layout::{FINGERPRINTS, Slot, WIDE_BYTES, set_slot, slot, sorted_count};
+use super::layout::{FINGERPRINTS, Slot, WIDE_BYTES, set_slot, slot, sorted_count, wide_slot};
 use super::read::head;
 use super::write::FingerprintLeafMut;
 use std::cmp::Ordering;
@@ -36,14 +36,14 @@ impl Entry {
         let lengths = (slot.suffix_len as u64) << 16 | (slot.value_len as u64) << 32;
         let fingerprint = u64::from(page[FINGERPRINTS + place]) << FINGERPRINT_SHIFT;
         Entry {
-            head: head(&page[slot.suffix_range()]),
+            head: head(&page[slot.rest_range()]),
             word: slot.offset as u64 | lengths | fingerprint,
             arrival: arrival as u16,
         }
     }
 
     fn slot(&self) -> Slot {
-        Slot::wide(self.word)
+        wide_slot(self.word)
     }
 
     fn fingerprint(&self) -> u8 {
@@ -88,7 +88,7 @@ impl FingerprintLeafMut<'_> {
         let page = &*self.page;
         let entry = |place| Entry::new(page, place, place - sorted);
         let mut tail: Vec<Entry> = (sorted..count).map(entry).collect();
-        let suffix = |entry: &Entry| &page[entry.slot().suffix_range()];
+        let suffix = |entry: &Entry| &page[entry.slot().rest_range()];
         tail.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| suffix(a).cmp(suffix(b))));
         tail
     }
@@ -96,7 +96,7 @@ impl FingerprintLeafMut<'_> {
     /// The first of the first `sorted` records that is above the entry, looked for from behind.
     fn place_above(&self, sorted: usize, entry: &Entry) -> usize {
         let leaf = self.as_leaf();
-        let key = &self.page[entry.slot().suffix_range()];
+        let key = &self.page[entry.slot().rest_range()];
         let is_below =
             |place| leaf.compare_suffix(slot(self.page, place), entry.head, key) == Ordering::Less;
         let (mut high, mut step) = (sorted, 1);

@@ -3,7 +3,7 @@
 
 use super::super::cut::{Cut, Divisible, Incoming};
 use super::super::cut::{Split, SplitHint};
-use super::super::layout::{count, lower_fence, prefix, upper_fence};
+use super::super::fields::{count, lower_fence, prefix, upper_fence};
 use super::super::suffix::Suffix;
 use super::layout::{Measure, is_wide, slot_width, slots, suffix};
 use super::write::FingerprintLeafMut;

@@ -6,26 +6,22 @@
 //! after every call those of [`super::layout`] hold. Removed records stay on the heap until an
 //! insertion needs their space.
 
-use super::super::layout::{
-    COUNT, HEAP_START, PREFIX_LEN, RUN, count, fences_start, heap_live, heap_start,
-    max_record_bytes, prefix, set_u16, set_u32, u16_at,
+use super::super::fields::{
+    COUNT, HEAP_START, PREFIX_LEN, count, heap_start, max_record_bytes, prefix, set_u16, set_u32,
+    u16_at,
 };
 use super::super::read::Node;
-use super::super::write::{NoSpace, note_insertion, write_frame};
+use super::super::slotted::{self, NoSpace, Slotted, add_live, take_heap};
+use super::super::write::{note_insertion, write_frame};
 use super::hash::{FUNCTION, fingerprint};
 use super::layout::{
-    CAPACITY, FINGERPRINTS, FUNCTION_FIELD, Measure, SORTED, STEP, Slot, add_live, cut_prefix,
-    is_wide, places_needed, set_slot, set_wide, slot, slot_width, slots, slots_end, slots_start,
-    sorted_count, space_needed, suffix,
+    CAPACITY, FINGERPRINTS, FUNCTION_FIELD, Fingerprints, Measure, SORTED, Slot, cut_prefix,
+    places_needed, set_slot, set_wide, slot, slots, sorted_count, suffix,
 };
 use super::read::FingerprintLeaf;
 use crate::page::header::{MIN_PAGE_BYTES, PageKind};
 use hedgerow_sync::optimistic::PlainBytes;
 use std::ops::Range;
-
-/// The array of fingerprints grows by so many places while there is room, and by a step when the
-/// page is nearly full: whenever it grows, all slots move.
-const GROWTH: usize = 16;
 
 /// A record on its way into a leaf.
 pub(super) struct Moved<'r> {
@@ -104,7 +100,8 @@ impl<'a> FingerprintLeafMut<'a> {
             return Err(NoSpace);
         }
         let suffix = cut_prefix(self.page, key);
-        self.make_room(Measure::record(suffix.len(), value.len()))?;
+        let slot_bytes = Fingerprints::slot_bytes_with(self.page, suffix.len(), value.len());
+        slotted::make_room::<_, Fingerprints>(self.page, suffix.len() + value.len(), slot_bytes)?;
         let fingerprint = fingerprint(suffix);
         if self.as_leaf().is_tail_crowded(fingerprint) {
             self.sort();
@@ -134,43 +131,7 @@ impl<'a> FingerprintLeafMut<'a> {
     /// # Panics
     /// If there is no such record.
     pub fn update(&mut self, place: usize, value: &[u8]) -> Result<(), NoSpace> {
-        let count = count(self.page);
-        assert!(place < count, "no record {place} to update");
-        let old = slot(self.page, place);
-        if value.len() <= old.value_len {
-            let at = old.value_at();
-            self.page[at..at + value.len()].copy_from_slice(value);
-            add_live(self.page, 0, old.value_len - value.len());
-            set_slot(self.page, place, Slot { value_len: value.len(), ..old });
-            return Ok(());
-        }
-        let key_len = u16_at(self.page, PREFIX_LEN) + old.suffix_len;
-        if key_len + value.len() > max_record_bytes(self.page.len()) {
-            return Err(NoSpace);
-        }
-        let new = Measure::record(old.suffix_len, value.len());
-        let wide = new.wide || is_wide(self.page);
-        let mut offset = heap_start(self.page);
-        if wide == is_wide(self.page) && slots_end(self.page) + new.live <= offset {
-            offset -= new.live;
-            self.page.copy_within(old.suffix_range(), offset);
-        } else {
-            let live = heap_live(self.page) - old.record_bytes() + new.live;
-            if self.space_needed(count, wide, live) > self.page.len() {
-                return Err(NoSpace);
-            }
-            // The old record is dropped by the compaction; its bytes are still in the copy.
-            set_slot(self.page, place, Slot { offset: 0, suffix_len: 0, value_len: 0 });
-            let copy = self.compact(places_needed(count), wide);
-            offset = heap_start(self.page) - new.live;
-            self.page[offset..offset + old.suffix_len].copy_from_slice(&copy[old.suffix_range()]);
-        }
-        let at = offset + old.suffix_len;
-        self.page[at..at + value.len()].copy_from_slice(value);
-        set_slot(self.page, place, Slot { offset, value_len: value.len(), ..old });
-        set_u32(self.page, HEAP_START, offset as u32);
-        add_live(self.page, new.live, old.record_bytes());
-        Ok(())
+        slotted::update::<_, Fingerprints>(self.page, place, value)
     }
 
     /// Removes the record at `place`. Of the sorted part those behind it move up; the last record
@@ -192,91 +153,12 @@ impl<'a> FingerprintLeafMut<'a> {
         if free < count - 1 {
             self.move_records(count - 1..count, free);
         }
-        set_u16(self.page, COUNT, count - 1);
-        set_u16(self.page, RUN, 0);
-        add_live(self.page, 0, removed.record_bytes());
-        let heap = heap_start(self.page);
-        if removed.offset == heap {
-            set_u32(self.page, HEAP_START, (heap + removed.record_bytes()) as u32);
-        }
+        slotted::forget_record(self.page, removed);
     }
 
     /// Moves slots and fingerprints of a range of places, which may overlap the target.
     pub(super) fn move_records(&mut self, from: Range<usize>, to: usize) {
-        let (start, width) = (slots_start(self.page), slot_width(is_wide(self.page)));
-        self.page
-            .copy_within(start + width * from.start..start + width * from.end, start + width * to);
-        self.page
-            .copy_within(FINGERPRINTS + from.start..FINGERPRINTS + from.end, FINGERPRINTS + to);
-    }
-
-    /// Makes room for one more record: another size of the array of fingerprints, or compaction,
-    /// perhaps with wide slots.
-    fn make_room(&mut self, record: Measure) -> Result<(), NoSpace> {
-        let count = count(self.page) + 1;
-        let needed = places_needed(count);
-        let wide = record.wide || is_wide(self.page);
-        let others = FINGERPRINTS + slot_width(wide) * count + record.live;
-        if wide == is_wide(self.page) && others + needed <= heap_start(self.page) {
-            let places = heap_start(self.page) - others;
-            let capacity = u16_at(self.page, CAPACITY);
-            if capacity < needed || capacity > places {
-                let ample = needed + GROWTH - STEP;
-                self.move_slots(if ample <= places { ample } else { needed });
-            }
-            return Ok(());
-        }
-        if self.space_needed(count, wide, heap_live(self.page) + record.live) > self.page.len() {
-            return Err(NoSpace);
-        }
-        self.compact(needed, wide);
-        Ok(())
-    }
-
-    /// Gives the array of fingerprints so many places, enough for the count; there is room.
-    fn move_slots(&mut self, capacity: usize) {
-        let slots = slots_start(self.page)..slots_end(self.page);
-        self.page.copy_within(slots, FINGERPRINTS + capacity);
-        set_u16(self.page, CAPACITY, capacity);
-    }
-
-    /// Bytes needed for so many slots and live bytes between the fences that the leaf has.
-    fn space_needed(&self, count: usize, wide: bool, live: usize) -> usize {
-        space_needed(count, wide, live, self.page.len() - fences_start(self.page))
-    }
-
-    /// Compacts the leaf if removed records have at least so many bytes.
-    pub(in super::super) fn pack(&mut self, least_bytes: usize) {
-        let heap = fences_start(self.page).saturating_sub(heap_start(self.page));
-        if heap.saturating_sub(heap_live(self.page)) >= least_bytes {
-            let wide = is_wide(self.page);
-            self.compact(places_needed(count(self.page)), wide);
-        }
-    }
-
-    /// Packs the records at the end of the heap, in the order of their places, and gives the array
-    /// of fingerprints `capacity` places, enough for the count, and slots that are wide or not;
-    /// wide ones stay so. Gives a copy of the page as it was.
-    fn compact(&mut self, capacity: usize, wide: bool) -> Vec<u8> {
-        let old = self.page.to_vec();
-        set_u16(self.page, CAPACITY, capacity);
-        set_wide(self.page, wide);
-        let mut top = fences_start(&old);
-        let mut live = 0;
-        for place in 0..count(&old) {
-            let slot = slot(&old, place);
-            let record = slot.record_bytes();
-            top -= record;
-            live += record;
-            self.page[top..top + record].copy_from_slice(&old[slot.offset..slot.offset + record]);
-            set_slot(self.page, place, Slot { offset: top, ..slot });
-        }
-        set_u32(self.page, HEAP_START, top as u32);
-        assert!(
-            slots_end(self.page) <= top && live <= heap_live(&old),
-            "compaction made space vanish"
-        );
-        old
+        slotted::move_records::<_, Fingerprints>(self.page, from, to);
     }
 
     /// Prepares a leaf that has no records yet for such as have been measured.
@@ -293,7 +175,7 @@ impl<'a> FingerprintLeafMut<'a> {
         let place = count(page);
         let suffix_len = parts[0].len() + parts[1].len();
         let record = suffix_len + value.len();
-        let offset = heap_start(page) - record;
+        let offset = take_heap(page, record);
         let to = &mut page[offset..offset + record];
         let (to_suffix, to_value) = to.split_at_mut(suffix_len);
         if parts[1].is_empty() {
@@ -304,11 +186,9 @@ impl<'a> FingerprintLeafMut<'a> {
             second.copy_from_slice(parts[1]);
         }
         to_value.copy_from_slice(value);
-        set_u32(page, HEAP_START, offset as u32);
-        add_live(page, record, 0);
         set_u16(page, COUNT, place + 1);
         page[FINGERPRINTS + place] = fingerprint;
-        set_slot(page, place, Slot { offset, suffix_len, value_len: value.len() });
+        set_slot(page, place, Slot { offset, suffix_len, value_len: value.len(), child: 0 });
     }
 
     /// Appends the records of a sorted leaf at `range`, translating between the two prefixes.
@@ -343,7 +223,7 @@ impl<'a> FingerprintLeafMut<'a> {
             }
             to_second.copy_from_slice(second);
             let suffix_len = record - value_len;
-            set_slot(self.page, place, Slot { offset, suffix_len, value_len });
+            set_slot(self.page, place, Slot { offset, suffix_len, value_len, child: 0 });
             self.page[FINGERPRINTS + place] =
                 known.unwrap_or_else(|| fingerprint(&self.page[offset..offset + suffix_len]));
             place += 1;

@@ -9,7 +9,8 @@ mod leaf;
 mod planted;
 mod short;
 
-use super::layout::{HEADS_CAPACITY, fences_start, heap_live, heap_start, slots_end, u16_at};
+use super::fields::{HEADS_CAPACITY, fences_start, heap_live, heap_start, u16_at};
+use super::layout::slots_end;
 use super::*;
 use crate::page::header::{PageKind, initialise};
 use crate::types::{PageId, TreeId};

@@ -3,10 +3,10 @@
 #![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
 
 use super::*;
-use crate::node::layout::{
-    HEAP_LIVE, HEAP_START, HINTS, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, Slot, UPPER_CHILD,
-    head_of, set_head, set_slot, set_u16, set_u32, slot,
+use crate::node::fields::{
+    HEAP_LIVE, HEAP_START, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, set_u16, set_u32,
 };
+use crate::node::layout::{HINTS, Slot, UPPER_CHILD, head_of, set_head, set_slot, slot};
 use crate::page::header::{FLAGS, KIND, LEVEL};
 
 fn leaf() -> Vec<u8> {

@@ -78,11 +78,12 @@ impl Share {
         Ok(buffer)
     }
 
-    /// A buffer of one to `most` chunks, where one is free.
-    fn take_half(&mut self, chunk: usize, most: usize) -> Result<AlignedBuffer> {
-        // Half of what is free, so that the next one need not wait.
-        let chunks = (self.free_bytes / chunk / 2).clamp(1, most);
-        self.take(chunks * chunk)
+    /// A buffer of one to `most` chunks, where one is free. What is kept between calls is half of what is free at most, so that the
+    /// next one need not wait for long; what goes back at the end of a call leaves a chunk.
+    fn take_some(&mut self, chunk: usize, most: usize, is_kept: bool) -> Result<AlignedBuffer> {
+        let free = self.free_bytes / chunk;
+        let chunks = if is_kept { free / 2 } else { free - 1 };
+        self.take(chunks.clamp(1, most) * chunk)
     }
 
     fn take_back(&mut self, buffer: AlignedBuffer) {
@@ -185,7 +186,7 @@ impl Loans {
             self.call_back(chunk, most);
             let mut share = self.share.lock();
             if share.free_bytes >= chunk {
-                let buffer = Some(share.take_half(chunk, most)?);
+                let buffer = Some(share.take_some(chunk, most, borrower.is_some())?);
                 let borrower = borrower.map(|borrower| {
                     let number = share.next_borrower;
                     share.next_borrower += 1;
@@ -214,7 +215,7 @@ impl Loans {
     pub(in crate::space) fn lend_free(self: &Arc<Self>, chunk: usize, most: usize) -> Option<Loan> {
         let mut share = self.share.lock();
         let is_free = share.free_bytes >= chunk;
-        let buffer = is_free.then(|| share.take_half(chunk, most.max(1)).ok()).flatten();
+        let buffer = is_free.then(|| share.take_some(chunk, most.max(1), true).ok()).flatten();
         buffer.map(|buffer| Loan { buffer: Some(buffer), borrower: None, loans: self.clone() })
     }
 

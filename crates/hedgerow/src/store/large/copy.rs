@@ -92,7 +92,7 @@ impl LargeCopy {
         let buffer = self.buffer()?;
         let (mut next, chunks) = (0, extent.chunks(geometry));
         while next < chunks {
-            let (count, len) = read_chunks(from, extent, next, buffer)?;
+            let (count, len) = read_chunks(from, extent, next, buffer, &mut |_, _| {})?;
             to.file().write_at(copy.place(geometry, next).offset_bytes, &buffer[..len])?;
             next += count as u64;
             go_on()?;
@@ -139,7 +139,7 @@ impl LargeCopy {
         let buffer = self.buffer()?;
         let (mut next, chunks) = (0, extent.chunks(geometry));
         while next < chunks {
-            let count = match read_chunks(from, &extent, next, buffer) {
+            let count = match read_chunks(from, &extent, next, buffer, &mut |_, _| {}) {
                 Ok((count, _)) => count,
                 Err(error) => return Ok(Err(error)),
             };

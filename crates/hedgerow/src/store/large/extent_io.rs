@@ -19,9 +19,13 @@ use crate::space::geometry::Geometry;
 use crate::space::large::{Borrower, Loan, Reading, ReadingOne};
 use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, is_chunk, seal_chunk, units_of_value};
 use crate::space::slot_store::SlotStore;
+use crate::storage::{ReadRequest, ReadSource};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, random};
 use std::fmt;
+use std::iter::Enumerate;
+use std::ops::Range;
+use std::slice::ChunksMut;
 
 /// Chunks that are written or read with one call at most: two MiB, so that a value of one goes with one call.
 pub(in crate::store) const CHUNKS_AT_ONCE: usize = 64;
@@ -220,7 +224,8 @@ impl Output {
         if buffered.part_bytes > 0 {
             let chunk = chunk_bytes(self.geometry) as usize;
             let first = buffered.written_chunks;
-            let read = read_chunks(&self.slots, &self.extent, first, &mut loan[..chunk]);
+            let (loan, slots) = (&mut loan[..chunk], &self.slots);
+            let read = read_chunks(slots, &self.extent, first, loan, &mut |_, _| {});
             // Nothing is lost yet, but nobody else has these bytes.
             read.inspect_err(|_| buffered.has_failed = true)?;
         }
@@ -292,8 +297,14 @@ impl Borrower for Output {
     }
 }
 
+/// Chunks that are read with one request: while those of one are checked and copied, others are under way.
+const CHUNKS_A_REQUEST: usize = 2;
+
+/// Who is told of each chunk as it arrives: its number among those that were asked for, and its bytes of the value.
+pub(in crate::store) type Arrived<'a> = &'a mut dyn FnMut(usize, &[u8]);
+
 /// Reads chunks of an extent that fits from `first` on, as many as lie together and have room in the buffer, which has
-/// room for one. Tells how many, and their bytes in the file.
+/// room for one. Tells how many, and their bytes in the file. Each that is sound is handed to `arrived` as well, in any order.
 ///
 /// Errors: `Corrupted` for a chunk that is not what was written; `Io`.
 pub(in crate::store) fn read_chunks(
@@ -301,6 +312,7 @@ pub(in crate::store) fn read_chunks(
     extent: &Extent,
     first: u64,
     buffer: &mut [u8],
+    arrived: Arrived<'_>,
 ) -> Result<(usize, usize)> {
     let geometry = slots.geometry();
     let chunk = chunk_bytes(geometry) as usize;
@@ -313,19 +325,77 @@ pub(in crate::store) fn read_chunks(
         (place.offset_bytes, place.stored_bytes)
     };
     let is_staged = slots.staging().read(count, place_of, buffer, chunk);
-    if !is_staged {
-        slots.file().read_at(place.offset_bytes, &mut buffer[..len])?;
+    let buffer = &mut buffer[..len];
+    let mut check = Check { geometry, extent, first, arrived, failed: None };
+    if is_staged {
+        check.take(0, buffer);
+    } else if count <= CHUNKS_A_REQUEST {
+        slots.file().read_at(place.offset_bytes, buffer)?;
+        check.take(0, buffer);
+    } else {
+        let parts = buffer.chunks_mut(CHUNKS_A_REQUEST * chunk).enumerate();
+        let mut arrivals = Arrivals { parts, from_bytes: place.offset_bytes, check };
+        slots.file().read_stream(&mut arrivals);
+        check = arrivals.check;
     }
-    for next in 0..count {
-        let number = first + next as u64;
-        let place = extent.place(geometry, number);
-        let stored = &buffer[next * chunk..next * chunk + place.stored_bytes];
-        if !is_chunk(extent.seed, number, stored) {
-            let what = format!("chunk {number} of a large value: its checksum is wrong");
-            return Err(Error::corrupted_at(place.offset_bytes, what));
+    check.failed.map_or(Ok((count, len)), |(_, error)| Err(error))
+}
+
+/// Looks at chunks, and hands them on.
+struct Check<'a> {
+    geometry: Geometry,
+    extent: &'a Extent,
+    first: u64,
+    arrived: Arrived<'a>,
+    /// The first chunk that is not what it should be, and why.
+    failed: Option<(usize, Error)>,
+}
+
+impl Check<'_> {
+    /// Takes the chunks from number `from` on.
+    fn take(&mut self, from: usize, stored: &[u8]) {
+        let chunk = chunk_bytes(self.geometry) as usize;
+        for (next, stored) in (from..).zip(stored.chunks(chunk)) {
+            let number = self.first + next as u64;
+            let place = self.extent.place(self.geometry, number);
+            if is_chunk(self.extent.seed, number, stored) {
+                (self.arrived)(next, &stored[CHUNK_HEADER_BYTES..][..place.value_bytes]);
+            } else {
+                let what = format!("chunk {number} of a large value: its checksum is wrong");
+                self.fail(next, Error::corrupted_at(place.offset_bytes, what));
+            }
         }
     }
-    Ok((count, len))
+
+    fn fail(&mut self, at: usize, error: Error) {
+        if self.failed.as_ref().is_none_or(|(first, _)| at < *first) {
+            self.failed = Some((at, error));
+        }
+    }
+}
+
+/// The requests for chunks that lie together.
+struct Arrivals<'b, 'a> {
+    parts: Enumerate<ChunksMut<'b, u8>>,
+    /// Where the first of them lies.
+    from_bytes: u64,
+    check: Check<'a>,
+}
+
+impl<'b> ReadSource<'b> for Arrivals<'b, '_> {
+    fn next_read(&mut self) -> Option<(usize, ReadRequest<'b>)> {
+        let (number, part) = self.parts.next()?;
+        let first = number * CHUNKS_A_REQUEST;
+        let at_bytes = first as u64 * u64::from(chunk_bytes(self.check.geometry));
+        Some((first, ReadRequest::new(self.from_bytes + at_bytes, part)))
+    }
+
+    fn end_read(&mut self, first: usize, read: ReadRequest<'b>) {
+        match read.result {
+            Ok(()) => self.check.take(first, read.buf),
+            Err(error) => self.check.fail(first, error),
+        }
+    }
 }
 
 /// Whether there may be a value of so many bytes, to which a record refers that has `reference_room` bytes for that.
@@ -458,46 +528,69 @@ impl ExtentReader {
             return Ok(wanted);
         }
         let mut cached = self.cache.0.lock();
-        let mut done = 0;
-        while done < wanted {
-            let at = offset + done as u64;
-            let index = at / payload;
+        let end = offset + wanted as u64;
+        // Who reads all of it at once keeps nothing for the next call.
+        let is_kept = (wanted as u64) < self.extent.len_bytes;
+        let mut next = offset / payload;
+        let mut outcome = Ok(0);
+        while next * payload < end && outcome.is_ok() {
+            // What a chunk has of what is wanted goes to its place.
+            let mut copy = |number: u64, chunk: &[u8]| {
+                let from = number * payload;
+                let (low, high) = (from.max(offset), (from + chunk.len() as u64).min(end));
+                to[(low - offset) as usize..(high - offset) as usize]
+                    .copy_from_slice(&chunk[(low - from) as usize..(high - from) as usize]);
+            };
             // As many as are wanted, and no more.
-            let last = (offset + wanted as u64 - 1) / payload;
-            let bytes = self.chunk(&mut cached, index, (last - index + 1) as usize)?;
-            let from = (at % payload) as usize;
-            let count = (bytes.len() - from).min(wanted - done);
-            to[done..done + count].copy_from_slice(&bytes[from..from + count]);
-            done += count;
+            let most = (end - next * payload).div_ceil(payload) as usize;
+            outcome = self.chunks(&mut cached, next..next + most as u64, is_kept, &mut copy);
+            next += outcome.as_ref().map_or(0, |count| *count as u64);
         }
         cached.was_used = true;
-        if cached.loan.as_ref().is_some_and(Loan::is_wanted) {
+        if !is_kept || cached.loan.as_ref().is_some_and(Loan::is_wanted) {
             cached.give_back();
         }
-        Ok(wanted)
+        outcome.map(|_| wanted)
     }
 
-    /// The bytes of the value in chunk `index`, read with up to `ahead - 1` that lie behind it.
-    fn chunk<'c>(&self, cached: &'c mut Cached, index: u64, ahead: usize) -> Result<&'c [u8]> {
+    /// Hands the first of these chunks to `copy`, and those that follow it: what is in memory, or else what can be read together.
+    /// Tells how many.
+    fn chunks(
+        &self,
+        cached: &mut Cached,
+        wanted: Range<u64>,
+        is_kept: bool,
+        copy: &mut dyn FnMut(u64, &[u8]),
+    ) -> Result<usize> {
         let chunk = chunk_bytes(self.geometry) as usize;
+        let (index, most) = (wanted.start, (wanted.end - wanted.start) as usize);
         let Cached { loan, there, .. } = cached;
         let (first, count) = *there;
-        if index < first || index >= first + count as u64 {
-            *there = (0, 0);
-            if loan.is_none() {
-                let weak: Weak<Cache> = Arc::downgrade(&self.cache);
-                let waiting = self.wait.begin();
-                *loan = Some(self.slots.lend(CHUNKS_AT_ONCE.min(ahead), Some(weak), &waiting)?);
+        if let Some(loan) = loan
+            && (first..first + count as u64).contains(&index)
+        {
+            let count = (count - (index - first) as usize).min(most);
+            for number in index..index + count as u64 {
+                let at = (number - first) as usize * chunk + CHUNK_HEADER_BYTES;
+                let value_bytes = self.extent.place(self.geometry, number).value_bytes;
+                copy(number, &loan[at..at + value_bytes]);
             }
+            return Ok(count);
         }
-        let loan = loan.as_mut().expect("what is there is in a buffer");
-        if there.1 == 0 {
-            let most = (loan.len() / chunk).min(ahead) * chunk;
-            let (count, _) = read_chunks(&self.slots, &self.extent, index, &mut loan[..most])?;
-            *there = (index, count);
-        }
-        let at = (index - there.0) as usize * chunk + CHUNK_HEADER_BYTES;
-        let value_bytes = self.extent.place(self.geometry, index).value_bytes;
-        Ok(&loan[at..at + value_bytes])
+        *there = (0, 0);
+        let loan = match loan {
+            Some(loan) => loan,
+            None => {
+                let weak = is_kept.then(|| Arc::downgrade(&self.cache) as Weak<dyn Borrower>);
+                let waiting = self.wait.begin();
+                loan.insert(self.slots.lend(CHUNKS_AT_ONCE.min(most), weak, &waiting)?)
+            }
+        };
+        let room = (loan.len() / chunk).min(most) * chunk;
+        let mut arrived = |next: usize, bytes: &[u8]| copy(index + next as u64, bytes);
+        let (slots, extent) = (&self.slots, &self.extent);
+        let (count, _) = read_chunks(slots, extent, index, &mut loan[..room], &mut arrived)?;
+        *there = (index, count);
+        Ok(count)
     }
 }

@@ -176,7 +176,8 @@ impl Shared {
             // The copy's runs are cut elsewhere.
             let follow = copy.place(geometry, next).follow as usize + 1;
             let most = loan.len().min(follow * chunk);
-            let (count, len) = read_chunks(slots, &far.extent, next, &mut loan[..most])?;
+            let (count, len) =
+                read_chunks(slots, &far.extent, next, &mut loan[..most], &mut |_, _| {})?;
             let _writing = slots.enter_file()?;
             self.pool.check_poison()?;
             let written =

@@ -12,7 +12,7 @@ mod space;
 mod split;
 
 use super::*;
-use crate::node::layout::{lower_fence, upper_fence};
+use crate::node::fields::{lower_fence, upper_fence};
 use crate::node::{
     LeafLayout, LeafPolicy, Node, NodeMut, Records, max_record_bytes, merge_leaf_space,
     merge_leaves,

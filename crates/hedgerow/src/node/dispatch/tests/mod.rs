@@ -12,10 +12,10 @@ mod spread;
 
 use super::convert::{convert_for, records_of};
 use super::*;
-use crate::node::layout::{lower_fence, upper_fence};
+use crate::node::fields::{lower_fence, upper_fence};
 use crate::node::policy::LeafPolicy;
 use crate::node::records::Records;
-use crate::node::write::NoSpace;
+use crate::node::slotted::NoSpace;
 use crate::node::{check, load_check, max_key_bytes, max_record_bytes};
 use crate::page::header::{NEWEST_LSN, epoch, initialise, set_epoch};
 use crate::testing::environment;

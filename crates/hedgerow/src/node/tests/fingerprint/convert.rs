@@ -1,8 +1,8 @@
 //! Conversions to and from comparison leaves, and leaves built out of records.
 
 use super::*;
+use crate::node::fields::{LAST_INSERT, RUN, u16_at};
 use crate::node::fingerprint::{comparison_to_fingerprint, fingerprint_to_comparison};
-use crate::node::layout::{LAST_INSERT, RUN, u16_at};
 use crate::node::tests::leaf::put as put_comparison;
 use crate::node::tests::{assert_holds as assert_comparison, new_leaf as new_comparison};
 use crate::node::{Node, NodeMut, Records};

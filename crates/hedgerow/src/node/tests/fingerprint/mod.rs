@@ -12,11 +12,11 @@ mod planted;
 mod racing;
 
 use super::{Model, Random, fences_of, new_page};
+use crate::node::fields::{fences_start, heap_live};
 use crate::node::fingerprint::{
     CROWD, FingerprintLeaf, FingerprintLeafMut, check, fingerprint, is_wide, load_check,
     merge_space, sorted_count, space_needed,
 };
-use crate::node::layout::{fences_start, heap_live};
 use crate::node::{Defect, NoSpace, Position, SplitHint, max_key_bytes, max_record_bytes};
 use crate::types::{PageId, TreeId};
 use hedgerow_sync::optimistic::{Copied, PageBytes, PlainBytes};

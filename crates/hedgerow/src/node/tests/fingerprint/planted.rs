@@ -2,10 +2,11 @@
 //! astray.
 
 use super::*;
-use crate::node::layout::{
-    COUNT, HEADS_CAPACITY, HEAP_LIVE, HEAP_START, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN,
-    UPPER_CHILD, set_u16, set_u32, u16_at,
+use crate::node::fields::{
+    COUNT, HEADS_CAPACITY, HEAP_LIVE, HEAP_START, LOWER_LEN, NODE_FLAGS, PREFIX_LEN, RUN, set_u16,
+    set_u32, u16_at,
 };
+use crate::node::layout::UPPER_CHILD;
 use crate::page::header::{FLAGS, KIND, LEVEL};
 
 /// First byte of the slots of [`leaf`].
