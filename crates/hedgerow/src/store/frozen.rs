@@ -9,7 +9,7 @@ use crate::buffer::VersionsWriter;
 use crate::error::{ErrorKind, Result};
 use crate::events;
 use crate::space::large::Loan;
-use crate::space::large::chunk_bytes;
+use crate::space::large::{LoanFor, chunk_bytes};
 use crate::space::slot_store::SlotStore;
 use crate::types::TreeId;
 use crate::versions::Stretch;
@@ -64,7 +64,7 @@ impl Shared {
     fn lend_to_freeze(&self, slots: &Arc<SlotStore>) -> Result<Loan> {
         let chunk = chunk_bytes(slots.geometry()) as usize;
         let most = self.pool.budget().loan_bytes() as usize / chunk;
-        slots.lend(most, None, &Wait::Never.begin())
+        slots.lend(most, LoanFor::Call, &Wait::Never.begin())
     }
 }
 

@@ -28,8 +28,8 @@
 //! Pure functions over bytes; whoever calls them holds the page or a private copy of it.
 
 use super::super::fields::{
-    HEADS_CAPACITY, LOWER_INFINITE, NODE_FLAGS, UPPER_INFINITE, max_key_bytes, max_record_bytes,
-    prefix, set_u16, set_u32, u16_at,
+    HEADS_CAPACITY, HEADS_STEP, LOWER_INFINITE, NODE_FLAGS, UPPER_INFINITE, max_key_bytes,
+    max_record_bytes, prefix, set_u16, set_u32, u16_at,
 };
 use super::super::layout::{HINTS, LEAF_SLOT_BYTES, UPPER_CHILD, VALUE_LEN_MASK};
 use super::super::slotted::{self, Slotted};
@@ -56,7 +56,7 @@ pub(super) const WIDE_BYTES: usize = LEAF_SLOT_BYTES;
 const LONGEST_NARROW: usize = 255;
 
 /// The array of fingerprints has a multiple of so many places, so that slots are aligned.
-pub(super) const STEP: usize = 4;
+pub(super) const STEP: usize = HEADS_STEP;
 /// Fingerprints that are compared at once. Behind the last place slots are seen, and not heeded.
 pub(super) const BLOCK: usize = 64;
 

@@ -23,6 +23,9 @@ use std::time::Duration;
 /// How long somebody waits for a buffer, and how long before it looks again by itself.
 const LONGEST_LOAN_WAIT: Duration = Duration::from_secs(10);
 const LOAN_WAIT: Duration = Duration::from_millis(100);
+/// What one read leaves of the share: a part of it, and so many chunks at most.
+const LEFT_PART: usize = 4;
+const MOST_LEFT_CHUNKS: usize = 32;
 /// Buffers that are kept at most.
 const KEPT_BUFFERS: usize = 4;
 
@@ -31,6 +34,16 @@ pub trait Borrower: Send + Sync {
     /// Gives the loan back unless a call is using it, or has used it since this was asked last. Waits for
     /// nobody who may be waiting for a loan.
     fn give_back(&self);
+}
+
+/// How long a loan is for.
+pub enum LoanFor {
+    /// Many calls: whoever it is can be asked for it between two of them.
+    Stream(Weak<dyn Borrower>),
+    /// What a call does.
+    Call,
+    /// One read of a call.
+    Read,
 }
 
 /// The share, and who has borrowed of it.
@@ -78,11 +91,12 @@ impl Share {
         Ok(buffer)
     }
 
-    /// A buffer of one to `most` chunks, where one is free. What is kept between calls is half of what is free at most, so that the
-    /// next one need not wait for long; what goes back at the end of a call leaves a chunk.
-    fn take_some(&mut self, chunk: usize, most: usize, is_kept: bool) -> Result<AlignedBuffer> {
+    /// A buffer of one to `most` chunks, where one is free. It is half of what is free at most, so that the next one need not wait; for
+    /// one read, which gives it back soon, all but what changes take at a time.
+    fn take_some(&mut self, chunk: usize, most: usize, is_one_read: bool) -> Result<AlignedBuffer> {
         let free = self.free_bytes / chunk;
-        let chunks = if is_kept { free / 2 } else { free - 1 };
+        let left = (self.bytes / chunk / LEFT_PART).clamp(1, MOST_LEFT_CHUNKS);
+        let chunks = if is_one_read { (free / 2).max(free.saturating_sub(left)) } else { free / 2 };
         self.take(chunks.clamp(1, most) * chunk)
     }
 
@@ -176,7 +190,7 @@ impl Loans {
         self: &Arc<Self>,
         chunk: usize,
         most: usize,
-        borrower: Option<Weak<dyn Borrower>>,
+        loan_for: LoanFor,
         waiting: &Waiting<'_>,
     ) -> Result<Loan> {
         let most = most.max(1);
@@ -186,13 +200,16 @@ impl Loans {
             self.call_back(chunk, most);
             let mut share = self.share.lock();
             if share.free_bytes >= chunk {
-                let buffer = Some(share.take_some(chunk, most, borrower.is_some())?);
-                let borrower = borrower.map(|borrower| {
+                let is_one_read = matches!(loan_for, LoanFor::Read);
+                let buffer = Some(share.take_some(chunk, most, is_one_read)?);
+                let borrower = if let LoanFor::Stream(borrower) = loan_for {
                     let number = share.next_borrower;
                     share.next_borrower += 1;
                     share.borrowers.insert(number, borrower);
-                    number
-                });
+                    Some(number)
+                } else {
+                    None
+                };
                 return Ok(Loan { buffer, borrower, loans: self.clone() });
             }
             if share.bytes < chunk {
@@ -215,7 +232,7 @@ impl Loans {
     pub(in crate::space) fn lend_free(self: &Arc<Self>, chunk: usize, most: usize) -> Option<Loan> {
         let mut share = self.share.lock();
         let is_free = share.free_bytes >= chunk;
-        let buffer = is_free.then(|| share.take_some(chunk, most.max(1), true).ok()).flatten();
+        let buffer = is_free.then(|| share.take_some(chunk, most.max(1), false).ok()).flatten();
         buffer.map(|buffer| Loan { buffer: Some(buffer), borrower: None, loans: self.clone() })
     }
 
@@ -330,7 +347,7 @@ mod tests {
     fn begin(loans: &Arc<Loans>) -> Arc<Stream> {
         let stream = Arc::new(Stream::default());
         let weak: Weak<Stream> = Arc::downgrade(&stream);
-        let loan = loans.lend(CHUNK, 1, Some(weak), &Waiting::Forever).unwrap();
+        let loan = loans.lend(CHUNK, 1, LoanFor::Stream(weak), &Waiting::Forever).unwrap();
         *stream.loan.lock() = Some(loan);
         stream
     }
@@ -342,7 +359,7 @@ mod tests {
         let in_a_call = busy.loan.lock();
         assert_eq!(loans.share.lock().free_bytes, 0);
         for _ in 0..3 {
-            let loan = loans.lend(CHUNK, 1, None, &Waiting::Forever).unwrap();
+            let loan = loans.lend(CHUNK, 1, LoanFor::Call, &Waiting::Forever).unwrap();
             assert_eq!(loan.len(), CHUNK);
             assert!(idle.loan.lock().is_none());
         }
@@ -359,7 +376,7 @@ mod tests {
     fn many_idle_borrowers_leave_as_much_for_others_as_none() {
         let loans = loans(64);
         let idle: Vec<_> = (0..1000).map(|_| begin(&loans)).collect();
-        let loan = loans.lend(CHUNK, 16, None, &Waiting::Forever).unwrap();
+        let loan = loans.lend(CHUNK, 16, LoanFor::Call, &Waiting::Forever).unwrap();
         assert_eq!(loan.len(), 16 * CHUNK);
         drop((loan, idle));
         assert_eq!(loans.share.lock().borrowers.len(), 0);

@@ -26,7 +26,7 @@
 
 use super::chunks::chunk_bytes;
 use super::door::Door;
-use super::loans::{Borrower, Loan, Loans};
+use super::loans::{Borrower, Loan, LoanFor, Loans};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Run;
 use crate::space::geometry::Geometry;
@@ -271,7 +271,8 @@ impl Staging {
         let share = self.loans.bytes();
         let left = share.saturating_sub(lent_bytes + chunk);
         let most_bytes = (most * chunk).min(share / 3).min(left);
-        self.loans.lend(least, most_bytes / least, Some(borrower), waiting)
+        let stream = LoanFor::Stream(borrower);
+        self.loans.lend(least, most_bytes / least, stream, waiting)
     }
 
     /// Borrows a buffer for at least so many bytes, and begins it unless there is one by then.

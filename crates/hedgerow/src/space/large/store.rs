@@ -8,7 +8,7 @@
 //! Invariant: the delta of an epoch and what waits to be free change together.
 
 use super::door::ExtentWrite;
-use super::loans::{Borrower, Loan};
+use super::loans::{Loan, LoanFor};
 use crate::error::Result;
 use crate::large::{Extent, Run};
 use crate::space::large::chunk_bytes;
@@ -16,8 +16,8 @@ use crate::space::slot_store::SlotStore;
 use crate::space::zone::Growth;
 use crate::types::Epoch;
 use crate::wait::Waiting;
+use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
-use hedgerow_sync::primitive::{Arc, Weak};
 use std::fmt;
 
 /// Chunks of an extent that is staged, at most. What is longer is written by whoever puts it: copied to a
@@ -93,18 +93,12 @@ impl SlotStore {
 
     /// Lends a buffer of as many chunks as there is memory for, one to `most`. Borrowers that are not using theirs give
     /// them back; if that is not enough, waits for those that are. The caller holds nothing but its own buffers.
-    /// `borrower` can be asked for the loan; without one it is the caller's until it is dropped, within this call of the
-    /// store.
+    /// Unless it is for a stream it is the caller's until it is dropped, within this call of the store.
     ///
     /// Errors: `MemoryLimit` if nobody returns enough within ten seconds, or the limit leaves no share for this; those of `waiting`.
-    pub fn lend(
-        &self,
-        most: usize,
-        borrower: Option<Weak<dyn Borrower>>,
-        waiting: &Waiting<'_>,
-    ) -> Result<Loan> {
+    pub fn lend(&self, most: usize, loan_for: LoanFor, waiting: &Waiting<'_>) -> Result<Loan> {
         let chunk = chunk_bytes(self.geometry()) as usize;
-        self.loans.lend(chunk, most, borrower, waiting)
+        self.loans.lend(chunk, most, loan_for, waiting)
     }
 
     /// Lends a buffer of one to `most` chunks if there is memory for it at once. Writes nothing and waits for nobody.

@@ -6,7 +6,7 @@
 //!
 //! Not shared. Memory: a MiB from the first large value on.
 
-use super::extent_io::read_chunks;
+use super::chunk_reads::read_chunks;
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::{Extent, Stored, is_stored_form, read_stored};
 use crate::node::{LeafMut, plain_leaf};

@@ -10,22 +10,20 @@
 //! between calls only until somebody else needs it. A writer that is asked for it writes what it has; a chunk that is
 //! not full lies in its place in the file until the next call reads it back, and its checksum is checked then.
 
+use super::chunk_reads::read_chunks;
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
 use crate::large::{Extent, MAX_RUNS, MAX_VALUE_BYTES, reference_bytes};
 use crate::page::Frames;
 use crate::space::geometry::Geometry;
-use crate::space::large::{Borrower, Loan, Reading, ReadingOne};
-use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, is_chunk, seal_chunk, units_of_value};
+use crate::space::large::{Borrower, Loan, LoanFor, Reading, ReadingOne};
+use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, seal_chunk, units_of_value};
 use crate::space::slot_store::SlotStore;
-use crate::storage::{ReadRequest, ReadSource};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::{Arc, Mutex, Weak, random};
 use std::fmt;
-use std::iter::Enumerate;
 use std::ops::Range;
-use std::slice::ChunksMut;
 
 /// Chunks that are written or read with one call at most: two MiB, so that a value of one goes with one call.
 pub(in crate::store) const CHUNKS_AT_ONCE: usize = 64;
@@ -220,7 +218,8 @@ impl Output {
     /// Borrows a buffer, and brings back into it what was begun of a chunk.
     fn borrow(self: &Arc<Self>, buffered: &mut Buffered) -> Result<()> {
         let weak: Weak<Output> = Arc::downgrade(self);
-        let mut loan = self.slots.lend(CHUNKS_AT_ONCE, Some(weak), &self.wait.begin())?;
+        let stream = LoanFor::Stream(weak);
+        let mut loan = self.slots.lend(CHUNKS_AT_ONCE, stream, &self.wait.begin())?;
         if buffered.part_bytes > 0 {
             let chunk = chunk_bytes(self.geometry) as usize;
             let first = buffered.written_chunks;
@@ -294,107 +293,6 @@ impl Borrower for Output {
         // If it fails the next call of the writer says so.
         self.write_out(&mut buffered).ok();
         buffered.loan = None;
-    }
-}
-
-/// Chunks that are read with one request: while those of one are checked and copied, others are under way.
-const CHUNKS_A_REQUEST: usize = 2;
-
-/// Who is told of each chunk as it arrives: its number among those that were asked for, and its bytes of the value.
-pub(in crate::store) type Arrived<'a> = &'a mut dyn FnMut(usize, &[u8]);
-
-/// Reads chunks of an extent that fits from `first` on, as many as lie together and have room in the buffer, which has
-/// room for one. Tells how many, and their bytes in the file. Each that is sound is handed to `arrived` as well, in any order.
-///
-/// Errors: `Corrupted` for a chunk that is not what was written; `Io`.
-pub(in crate::store) fn read_chunks(
-    slots: &SlotStore,
-    extent: &Extent,
-    first: u64,
-    buffer: &mut [u8],
-    arrived: Arrived<'_>,
-) -> Result<(usize, usize)> {
-    let geometry = slots.geometry();
-    let chunk = chunk_bytes(geometry) as usize;
-    let place = extent.place(geometry, first);
-    let count = (buffer.len() / chunk).min(place.follow as usize + 1);
-    let last = extent.place(geometry, first + count as u64 - 1);
-    let len = (count - 1) * chunk + last.stored_bytes;
-    let place_of = |next: usize| {
-        let place = extent.place(geometry, first + next as u64);
-        (place.offset_bytes, place.stored_bytes)
-    };
-    let is_staged = slots.staging().read(count, place_of, buffer, chunk);
-    let buffer = &mut buffer[..len];
-    let mut check = Check { geometry, extent, first, arrived, failed: None };
-    if is_staged {
-        check.take(0, buffer);
-    } else if count <= CHUNKS_A_REQUEST {
-        slots.file().read_at(place.offset_bytes, buffer)?;
-        check.take(0, buffer);
-    } else {
-        let parts = buffer.chunks_mut(CHUNKS_A_REQUEST * chunk).enumerate();
-        let mut arrivals = Arrivals { parts, from_bytes: place.offset_bytes, check };
-        slots.file().read_stream(&mut arrivals);
-        check = arrivals.check;
-    }
-    check.failed.map_or(Ok((count, len)), |(_, error)| Err(error))
-}
-
-/// Looks at chunks, and hands them on.
-struct Check<'a> {
-    geometry: Geometry,
-    extent: &'a Extent,
-    first: u64,
-    arrived: Arrived<'a>,
-    /// The first chunk that is not what it should be, and why.
-    failed: Option<(usize, Error)>,
-}
-
-impl Check<'_> {
-    /// Takes the chunks from number `from` on.
-    fn take(&mut self, from: usize, stored: &[u8]) {
-        let chunk = chunk_bytes(self.geometry) as usize;
-        for (next, stored) in (from..).zip(stored.chunks(chunk)) {
-            let number = self.first + next as u64;
-            let place = self.extent.place(self.geometry, number);
-            if is_chunk(self.extent.seed, number, stored) {
-                (self.arrived)(next, &stored[CHUNK_HEADER_BYTES..][..place.value_bytes]);
-            } else {
-                let what = format!("chunk {number} of a large value: its checksum is wrong");
-                self.fail(next, Error::corrupted_at(place.offset_bytes, what));
-            }
-        }
-    }
-
-    fn fail(&mut self, at: usize, error: Error) {
-        if self.failed.as_ref().is_none_or(|(first, _)| at < *first) {
-            self.failed = Some((at, error));
-        }
-    }
-}
-
-/// The requests for chunks that lie together.
-struct Arrivals<'b, 'a> {
-    parts: Enumerate<ChunksMut<'b, u8>>,
-    /// Where the first of them lies.
-    from_bytes: u64,
-    check: Check<'a>,
-}
-
-impl<'b> ReadSource<'b> for Arrivals<'b, '_> {
-    fn next_read(&mut self) -> Option<(usize, ReadRequest<'b>)> {
-        let (number, part) = self.parts.next()?;
-        let first = number * CHUNKS_A_REQUEST;
-        let at_bytes = first as u64 * u64::from(chunk_bytes(self.check.geometry));
-        Some((first, ReadRequest::new(self.from_bytes + at_bytes, part)))
-    }
-
-    fn end_read(&mut self, first: usize, read: ReadRequest<'b>) {
-        match read.result {
-            Ok(()) => self.check.take(first, read.buf),
-            Err(error) => self.check.fail(first, error),
-        }
     }
 }
 
@@ -523,6 +421,9 @@ impl ExtentReader {
         let payload = u64::from(chunk_bytes(self.geometry)) - CHUNK_HEADER_BYTES as u64;
         let left = self.extent.len_bytes.saturating_sub(offset);
         let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(to.len());
+        if wanted == 0 {
+            return Ok(0);
+        }
         let (seed, pool) = (self.extent.seed, self.pool.as_ref());
         if pool.is_some_and(|pool| pool.copy_kept(seed, offset, &mut to[..wanted])) {
             return Ok(wanted);
@@ -530,7 +431,8 @@ impl ExtentReader {
         let mut cached = self.cache.0.lock();
         let end = offset + wanted as u64;
         // Who reads all of it at once keeps nothing for the next call.
-        let is_kept = (wanted as u64) < self.extent.len_bytes;
+        let at_once_bytes = CHUNKS_AT_ONCE as u64 * payload;
+        let is_kept = (wanted as u64) < self.extent.len_bytes || wanted as u64 > at_once_bytes;
         let mut next = offset / payload;
         let mut outcome = Ok(0);
         while next * payload < end && outcome.is_ok() {
@@ -581,9 +483,10 @@ impl ExtentReader {
         let loan = match loan {
             Some(loan) => loan,
             None => {
-                let weak = is_kept.then(|| Arc::downgrade(&self.cache) as Weak<dyn Borrower>);
+                let weak: Weak<Cache> = Arc::downgrade(&self.cache);
+                let loan_for = if is_kept { LoanFor::Stream(weak) } else { LoanFor::Read };
                 let waiting = self.wait.begin();
-                loan.insert(self.slots.lend(CHUNKS_AT_ONCE.min(most), weak, &waiting)?)
+                loan.insert(self.slots.lend(CHUNKS_AT_ONCE.min(most), loan_for, &waiting)?)
             }
         };
         let room = (loan.len() / chunk).min(most) * chunk;

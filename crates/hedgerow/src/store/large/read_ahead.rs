@@ -6,7 +6,7 @@
 //! here: whoever comes to the value reads it again and is told. Thread-safety: as for [`Store`].
 
 use crate::large::{Extent, Stored, read_stored};
-use crate::space::large::{CHUNK_HEADER_BYTES, is_chunk};
+use crate::space::large::{CHUNK_HEADER_BYTES, LoanFor, is_chunk};
 use crate::storage::ReadRequest;
 use crate::store::Store;
 use crate::wait::Waiting;
@@ -36,7 +36,7 @@ impl Store {
         if extents.is_empty() {
             return;
         }
-        let Ok(mut loan) = slots.lend(CHUNKS_AT_ONCE, None, waiting) else { return };
+        let Ok(mut loan) = slots.lend(CHUNKS_AT_ONCE, LoanFor::Call, waiting) else { return };
         let mut rest = &mut loan[..];
         let mut requests: Vec<ReadRequest<'_>> = Vec::new();
         // Of each extent that has room in the buffer: how many of the requests are its chunks.

@@ -9,10 +9,11 @@
 //! Nothing is lost if that ends halfway: a copy that no record refers to is given back. Beside writers: a record that has
 //! changed meanwhile is left alone. Memory: a loan of up to 64 chunks, and some hundred bytes for each value of a pass.
 
-use super::extent_io::{CHUNKS_AT_ONCE, read_chunks};
+use super::chunk_reads::read_chunks;
+use super::extent_io::CHUNKS_AT_ONCE;
 use crate::error::{ErrorKind, Result};
 use crate::large::{Extent, MAX_RUNS, Stored, read_stored, reference_bytes};
-use crate::space::large::chunk_bytes;
+use crate::space::large::{LoanFor, chunk_bytes};
 use crate::space::slot_store::SlotStore;
 use crate::store::PoolTree;
 use crate::store::Shared;
@@ -169,7 +170,7 @@ impl Shared {
         copy: &Extent,
     ) -> Result<bool> {
         let geometry = slots.state().zones.geometry();
-        let mut loan = slots.lend(CHUNKS_AT_ONCE, None, &Waiting::Forever)?;
+        let mut loan = slots.lend(CHUNKS_AT_ONCE, LoanFor::Call, &Waiting::Forever)?;
         let chunk = chunk_bytes(geometry) as usize;
         let (mut next, chunks) = (0, copy.chunks(geometry));
         while next < chunks {

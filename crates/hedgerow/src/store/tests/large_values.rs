@@ -1,10 +1,13 @@
 //! Large values beside what ends or fails: nothing is written where somebody else's may be, or come to be.
 
 use super::*;
+use crate::large::{Stored, read_stored};
+use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes};
 use crate::store::batch::write_unlogged;
 use crate::store::{BatchChange, ExtentWriter};
 use crate::testing::sim::{CallKind, Fault};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::random::SplitMix64;
 use std::time::Duration;
 
 /// The next one to open the file may have given the places to somebody else.
@@ -31,6 +34,50 @@ fn read(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
         done += reader.read_at(done as u64, &mut bytes[done..]).unwrap();
     }
     bytes
+}
+
+/// Past what is in memory, by one reader and by a new one each time: any place, any length, also at the end and behind it.
+#[test]
+fn any_part_of_a_value_is_read_from_the_file() {
+    let (_, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    store.expect_stored_forms();
+    let value: Vec<u8> = (0..170_001_usize).map(|at| (at * 7 + at / 251) as u8).collect();
+    let mut writer = store.write_large(value.len() as u64, 200, &crate::Wait::Forever).unwrap();
+    writer.write(&value).unwrap();
+    writer.finish().unwrap();
+    wrens.put(b"a", &writer.stored_form()).unwrap();
+    writer.keep();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let new_reader = || {
+        let reading = slots.read_extents(store.shared.pool.epochs().current());
+        let stored = wrens.get(b"a").unwrap().unwrap();
+        let Stored::Extent(extent) = read_stored(&stored) else { panic!("it is in an extent") };
+        ExtentReader::new(None, slots, extent, reading).unwrap()
+    };
+    let chunk = u64::from(chunk_bytes(slots.geometry())) - CHUNK_HEADER_BYTES as u64;
+    let len = value.len() as u64;
+    let mut random = SplitMix64::new(11);
+    let mut reader = new_reader();
+    let mut to = vec![0; value.len() + 9];
+    for step in 0..2000 {
+        let offset = match random.below(4) {
+            0 => (chunk * random.below(len / chunk + 2))
+                .saturating_add_signed(random.below(3) as i64 - 1),
+            1 => [0, len - 1, len, len + 1, len + chunk, u64::MAX][random.below(6) as usize],
+            _ => random.below(len),
+        };
+        let wanted = [0, 1, 100, chunk, len, len + 9][random.below(6) as usize];
+        let wanted = if random.below(2) == 0 { wanted } else { random.below(len) } as usize;
+        if random.below(3) == 0 {
+            reader = new_reader();
+        }
+        let read = reader.read_at(offset, &mut to[..wanted]).unwrap();
+        let expected = value.get(offset.min(len) as usize..).unwrap();
+        let expected = &expected[..wanted.min(expected.len())];
+        assert_eq!(read, expected.len(), "step {step}: {wanted} bytes from {offset} on");
+        assert!(to[..read] == *expected, "step {step}: {wanted} bytes from {offset} on");
+    }
 }
 
 /// Without a log a batch is no more than its changes. Whoever writes one keeps the values of as many as were made, and gives
