@@ -246,7 +246,7 @@ pub(super) fn read_whole(store: &Store, found: Found) -> Result<Value> {
         Found::Short(value) | Found::Held { value, .. } => Ok(value),
         Found::Extent(mut reader) => {
             let value = read_all(&mut reader)?;
-            store.keep_value(&reader.stored_form(), &value, true);
+            store.keep_value(&reader.stored_form(), &value, false);
             Ok(Value::from(value))
         }
     }

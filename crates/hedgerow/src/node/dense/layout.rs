@@ -14,7 +14,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// There is no space left, or key and value are longer than
-    /// [`max_record_bytes`](crate::node::layout::max_record_bytes).
+    /// [`max_record_bytes`](crate::node::fields::max_record_bytes).
     NoSpace,
     /// The key has another length than those of the leaf.
     KeyLength,
