@@ -98,4 +98,10 @@ pub const LINES: &[Bug] = &[
             "buffer::tests::lent::the_page_table_grows_beside_a_lent_value_in_the_topmost_frames",
         )],
     ),
+    line(
+        "V14",
+        "a read of no bytes behind the end of a value",
+        "reads_behind_the_end",
+        &[plain("lib", "store::tests::large_values::any_part_of_a_value_is_read_from_the_file")],
+    ),
 ];
