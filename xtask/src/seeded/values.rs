@@ -104,4 +104,10 @@ pub const LINES: &[Bug] = &[
         "reads_behind_the_end",
         &[plain("lib", "store::tests::large_values::any_part_of_a_value_is_read_from_the_file")],
     ),
+    line(
+        "V15",
+        "where the staged chunks of a value begin",
+        "staged_chunks_are_all_or_none",
+        &[plain("lib", "store::tests::staged::parts_of_a_value_are_read_from_where_they_are")],
+    ),
 ];

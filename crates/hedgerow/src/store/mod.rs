@@ -319,7 +319,7 @@ impl Store {
         reference_room: usize,
         wait: &Wait,
     ) -> Result<Option<PlacedValue>> {
-        PlacedValue::new(&self.shared.pool, value, reference_room, &wait.begin())
+        PlacedValue::new(&self.shared.pool, value, reference_room, wait)
     }
 
     /// Appends the value to which a record refers to `to`, if all of it is in memory; looks at nothing else.

@@ -1,7 +1,7 @@
-//! Values on their way to the file: chunks of short extents, written many at a time.
+//! Values on their way to the file: chunks of extents, written many at a time.
 //!
 //! Writing each value of a few kilobytes by a call of its own would cost more than everything else that a change does.
-//! So the chunks of short extents are *staged*: they lie in a buffer, at a place in the file that is theirs already,
+//! So chunks are *staged*: they lie in a buffer, at a place in the file that is theirs already,
 //! until the buffer is full, or somebody needs them in the file. These are:
 //!
 //! - the log, before it writes a block with a record that may refer to them (`SlotStore::sync_extents`);
@@ -173,11 +173,11 @@ impl Staging {
         self.may_have_thread.store(is_allowed, Release);
     }
 
-    /// Takes the chunks of an extent that nobody refers to yet: places in the file, and their bytes, which `fill` puts
+    /// Takes chunks of an extent that nobody refers to yet, in their order: places in the file, and their bytes, which `fill` puts
     /// there.
     ///
     /// Errors: those of writing what was staged before; `Closed`; `MemoryLimit` if there is no buffer to be had; those of `waiting`.
-    /// Nothing of the extent is staged then.
+    /// None of them is staged then.
     pub fn stage(
         self: &Arc<Self>,
         places: &[(u64, usize)],
@@ -249,7 +249,7 @@ impl Staging {
     }
 
     /// Whether there may be a buffer for so many staged bytes beside those of `lent_bytes`: together they leave a chunk.
-    /// True if there is no other one, for `SlotStore::most_staged_bytes`.
+    /// True if there is no other one, for `SlotStore::staged_at_once`.
     fn may_stage(&self, len_bytes: usize, lent_bytes: usize) -> bool {
         let chunk = chunk_bytes(self.geometry) as usize;
         let least = len_bytes.next_multiple_of(chunk);
@@ -348,29 +348,34 @@ impl Staging {
         Ok(())
     }
 
-    /// Reads `count` chunks that are staged, the k-th of which lies at `place_of(k)`, to `buffer` at `k * stride`. False: not all
-    /// of them are staged, so they are in the file; `buffer` has anything then.
+    /// Looks for `count` chunks of a value, one at least, the k-th of which lies at `place_of(k)`. Tells whether the first is staged,
+    /// and how many from it on are as it is. Staged ones are copied to `buffer`, the k-th to `k * stride`; the others are in the file.
     pub fn read(
         &self,
         count: usize,
         place_of: impl Fn(usize) -> (u64, usize),
         buffer: &mut [u8],
         stride: usize,
-    ) -> bool {
+    ) -> (bool, usize) {
         if self.count.load(Acquire) == 0 {
-            return false;
+            return (false, count);
         }
         let staged = self.staged.lock();
-        (0..count).all(|index| {
+        let mut is_first_staged = false;
+        for index in 0..count {
             let place = place_of(index);
             let mut chunks = staged.chunks();
             let found = chunks.find(|(chunk, _)| (chunk.offset_bytes, chunk.len_bytes) == place);
-            found.is_some_and(|(chunk, loan)| {
+            if index > 0 && found.is_some() != is_first_staged {
+                return (is_first_staged, index);
+            }
+            is_first_staged = found.is_some();
+            if let Some((chunk, loan)) = found {
                 let from = &loan[chunk.at..chunk.at + chunk.len_bytes];
                 buffer[index * stride..index * stride + from.len()].copy_from_slice(from);
-                true
-            })
-        })
+            }
+        }
+        (is_first_staged, count)
     }
 
     /// Whether a chunk is staged that lies there.

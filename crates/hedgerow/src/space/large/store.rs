@@ -20,8 +20,7 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use std::fmt;
 
-/// Chunks of an extent that is staged, at most. What is longer is written by whoever puts it: copied to a
-/// buffer, it would keep the others from the buffer for too long.
+/// Chunks that are staged at once, at most: while they are copied to a buffer the others are kept from it.
 const STAGED_CHUNKS: usize = 16;
 /// Units that are freed with the state of the space locked.
 const FREED_AT_ONCE: u64 = 1 << 12;
@@ -106,10 +105,16 @@ impl SlotStore {
         self.loans.lend_free(chunk_bytes(self.geometry()) as usize, most)
     }
 
-    /// The most bytes of an extent that are worth staging: two of them fit into half of the share.
-    pub fn most_staged_bytes(&self) -> usize {
-        let chunk = chunk_bytes(self.geometry()) as usize;
-        (self.loans.bytes() / 4).min(STAGED_CHUNKS * chunk)
+    /// How many chunks of an extent of `stored_bytes` are worth staging at once; `None`: it is better written by whoever puts it.
+    pub fn staged_at_once(&self, stored_bytes: u64) -> Option<usize> {
+        // Two times as much fits into half of the share.
+        let most_bytes = self.loans.bytes() / 4;
+        let chunks = (most_bytes / chunk_bytes(self.geometry()) as usize).min(STAGED_CHUNKS);
+        if stored_bytes <= most_bytes as u64 {
+            Some(chunks.max(1))
+        } else {
+            (chunks > 0).then_some(chunks)
+        }
     }
 
     /// Whether a value in a leaf may be in a stored form. To be asked after the value was read, or under the

@@ -18,8 +18,8 @@ const CHUNKS_A_REQUEST: usize = 2;
 /// Who is told of each chunk as it arrives: its number among those that were asked for, and its bytes of the value.
 pub(in crate::store) type Arrived<'a> = &'a mut dyn FnMut(usize, &[u8]);
 
-/// Reads chunks of an extent that fits from `first` on, as many as lie together and have room in the buffer, which has
-/// room for one. Tells how many, and their bytes in the file. Each that is sound is handed to `arrived` as well, in any order.
+/// Reads chunks of an extent that fits from `first` on, as many as lie together, in the file or on their way to it, and have room in
+/// the buffer, which has room for one. Tells how many, and their bytes in the file. Each that is sound is handed to `arrived` as well, in any order.
 ///
 /// Errors: `Corrupted` for a chunk that is not what was written; `Io`.
 pub(in crate::store) fn read_chunks(
@@ -32,14 +32,14 @@ pub(in crate::store) fn read_chunks(
     let geometry = slots.geometry();
     let chunk = chunk_bytes(geometry) as usize;
     let place = extent.place(geometry, first);
-    let count = (buffer.len() / chunk).min(place.follow as usize + 1);
-    let last = extent.place(geometry, first + count as u64 - 1);
-    let len = (count - 1) * chunk + last.stored_bytes;
+    let most = (buffer.len() / chunk).min(place.follow as usize + 1);
     let place_of = |next: usize| {
         let place = extent.place(geometry, first + next as u64);
         (place.offset_bytes, place.stored_bytes)
     };
-    let is_staged = slots.staging().read(count, place_of, buffer, chunk);
+    let (is_staged, count) = slots.staging().read(most, place_of, buffer, chunk);
+    let last = extent.place(geometry, first + count as u64 - 1);
+    let len = (count - 1) * chunk + last.stored_bytes;
     let buffer = &mut buffer[..len];
     let mut check = Check { geometry, extent, first, arrived, failed: None };
     if is_staged {

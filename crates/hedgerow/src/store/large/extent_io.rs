@@ -310,20 +310,20 @@ pub(in crate::store) fn check_large(
             len_bytes: usize::try_from(len_bytes).unwrap_or(usize::MAX),
             max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
         };
-        Err(Error::new(kind, format!("a value of {len_bytes} bytes {what}")))
+        Err(Error::new(kind, format!("a value of {len_bytes} bytes{what}")))
     };
     let Some(slots) = pool.slots() else {
         let max_bytes = Held::most_frames(reference_room) as u64 * pool.page_bytes() as u64;
         return match len_bytes <= max_bytes {
             true => Ok(None),
-            false => refuse(max_bytes, "is too long for a store in memory"),
+            false => refuse(max_bytes, " is too long for a store in memory"),
         };
     };
     if len_bytes > MAX_VALUE_BYTES {
         return refuse(MAX_VALUE_BYTES, "; the longest is 4 GiB");
     }
     if reference_room < reference_bytes(1) {
-        return refuse(reference_room as u64, "whose key leaves no room to say where it lies");
+        return refuse(reference_room as u64, " whose key leaves no room to say where it lies");
     }
     Ok(Some(slots))
 }

@@ -48,8 +48,8 @@ impl Store {
             if stored_bytes > rest.len() {
                 break;
             }
-            // It was put a moment ago.
-            if slots.staging().is_staged(places[0].offset_bytes) {
+            // It was put a moment ago. Its last chunk is written last.
+            if slots.staging().is_staged(places[places.len() - 1].offset_bytes) {
                 continue;
             }
             for place in &places {

@@ -125,16 +125,80 @@ fn a_checkpoint_has_the_values_that_were_staged_before_it() {
     }
 }
 
+/// A store in which three chunks are staged at once: they have 8 KiB.
+fn of_short_chunks(disk: &SimDisk) -> Store {
+    let options = StoreOptions { zone_bytes: Some(8 << 10), ..options() };
+    open(&options, disk, OpenHow::New).unwrap()
+}
+
 #[test]
-fn what_is_too_long_to_be_staged_says_so() {
+fn where_there_is_no_memory_for_one_chunk_what_is_longer_is_not_staged() {
     let (_, store) = new_store();
-    let most = store.shared.slots.as_ref().unwrap().most_staged_bytes();
-    assert!(
-        store.place(&vec![1; most], 200, &crate::Wait::Forever).unwrap().is_none(),
-        "its checksums need room, too"
-    );
-    assert!(store.place(&vec![1; most / 2], 200, &crate::Wait::Forever).unwrap().is_some());
+    assert!(store.place(&value(1, 40 << 10), 200, &crate::Wait::Forever).unwrap().is_none());
+    assert!(store.place(&value(1, 12 << 10), 200, &crate::Wait::Forever).unwrap().is_some());
     assert!(is_clean(&store));
+    let store = of_short_chunks(&SimDisk::new(1));
+    assert!(store.place(&value(1, 400 << 10), 200, &crate::Wait::Forever).unwrap().is_some());
+    assert!(is_clean(&store));
+}
+
+/// Of a value of several parts the first are in the file while the last one is staged.
+#[test]
+fn parts_of_a_value_are_read_from_where_they_are() {
+    let disk = SimDisk::new(5);
+    let store = of_short_chunks(&disk);
+    let wrens = store.create_keyspace("wrens").unwrap();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let mut halves = 0;
+    for n in 0..30 {
+        let value = value(n, 9_000 * (1 + usize::from(n)));
+        put(&store, &wrens, &[n], &value);
+        let stored = wrens.get(&[n]).unwrap().unwrap();
+        let Stored::Extent(extent) = read_stored(&stored) else { panic!("it is in an extent") };
+        let is_staged = |number| {
+            let place = extent.place(slots.geometry(), number);
+            slots.staging().is_staged(place.offset_bytes)
+        };
+        let last = extent.chunks(slots.geometry()) - 1;
+        halves += u32::from(!is_staged(0) && is_staged(last));
+        assert_eq!(in_file(&store, &wrens, &[n]), value);
+        let reading = slots.read_extents(store.shared.pool.epochs().current());
+        let mut reader = ExtentReader::new(None, slots, extent, reading).unwrap();
+        for at in (0..value.len()).step_by(7_000) {
+            let mut bytes = vec![0; 17_000.min(value.len() - at)];
+            assert_eq!(reader.read_at(at as u64, &mut bytes).unwrap(), bytes.len());
+            assert_eq!(bytes, value[at..at + bytes.len()]);
+        }
+    }
+    assert!(halves > 10, "{halves} were half in the file");
+    assert!(is_clean(&store));
+    store.close().unwrap();
+}
+
+/// What was written of a value that could not be put as a whole is somebody else's place again.
+#[test]
+fn a_value_whose_later_part_finds_no_room_is_given_up() {
+    for (error, kind) in [(Fault::ENOSPC, ErrorKind::DiskFull), (Fault::EIO, ErrorKind::Io)] {
+        let disk = SimDisk::new(5);
+        let store = of_short_chunks(&disk);
+        let wrens = store.create_keyspace("wrens").unwrap();
+        put(&store, &wrens, b"first", &value(1, 150_000));
+        let slots = store.shared.slots.as_ref().unwrap();
+        slots.staging().write_all().unwrap();
+        disk.inject(Fault::once(CallKind::Write, 2, error));
+        let refused = store.place(&value(2, 150_000), 200, &crate::Wait::Forever);
+        assert_eq!(refused.unwrap_err().kind(), kind);
+        assert_eq!(in_file(&store, &wrens, b"first"), value(1, 150_000));
+        if kind == ErrorKind::DiskFull {
+            put(&store, &wrens, b"second", &value(3, 150_000));
+            assert_eq!(in_file(&store, &wrens, b"second"), value(3, 150_000));
+            assert!(is_clean(&store));
+            store.close().unwrap();
+        } else {
+            assert_eq!(wrens.put(b"second", b"short").unwrap_err().kind(), ErrorKind::Poisoned);
+            assert!(store.close().is_err());
+        }
+    }
 }
 
 /// What a scan asks for is in memory when it comes to it. A reference that is out of date asks for what is somebody else's.
