@@ -32,8 +32,11 @@ pub(super) const LOWER_INFINITE: u16 = 1;
 /// Node flag: the upper fence is plus infinity.
 pub(super) const UPPER_INFINITE: u16 = 2;
 
-/// Highest level that a node may have.
-pub(super) const MAX_LEVEL: u8 = 31;
+/// Highest level that a node may have. With keys of usual lengths a tree of eight levels has more
+/// pages than there are ids. Separators as long as the longest key leave room for two of them in an inner node, and a split
+/// of those leaves a node with one child, which a neighbour takes in if it can (`tree/merge.rs`): three children come to two nodes
+/// at least, but for what others were in the way of, and 56 levels of those have more pages than there are ids.
+pub const MAX_LEVEL: u8 = 63;
 /// The array of heads has a multiple of so many places, so that slots are aligned. A search looks at
 /// whole blocks of heads: behind the last place it sees slots, and heeds them not.
 pub(super) const HEADS_STEP: usize = 4;

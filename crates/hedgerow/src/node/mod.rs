@@ -49,7 +49,7 @@ pub use dispatch::{
     Adapted, Leaf, LeafBuilder, LeafLayout, LeafMut, LeafSplit, Remedy, Spread, adapt, convert,
     merge_leaf_space, merge_leaves, plain_leaf, remedy, split_between, spread_leaves,
 };
-pub use fields::{LABEL_BYTES, max_key_bytes, max_record_bytes, max_short_key_bytes};
+pub use fields::{LABEL_BYTES, MAX_LEVEL, max_key_bytes, max_record_bytes, max_short_key_bytes};
 pub use gap::{gap, pack};
 pub use merge::{copy_node, merge_space};
 pub use policy::{KeyTraits, LeafPolicy, holds_strings, key_traits};

@@ -121,11 +121,8 @@ use crate::types::{PageId, TreeId};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 
-/// No path from root to leaf is longer; a deeper one is damage. With keys of usual lengths a tree of eight levels has more
-/// pages than there are ids. Separators as long as the longest key leave room for two of them in an inner node, and a split
-/// of those leaves a node with one child, which a neighbour takes in if it can (`merge.rs`): three children come to two nodes
-/// at least, but for what others were in the way of, and 56 levels of those have more pages than there are ids.
-pub const MAX_LEVELS: u8 = 64;
+/// No path from root to leaf is longer; a deeper one is damage.
+pub const MAX_LEVELS: u8 = node::MAX_LEVEL + 1;
 
 /// A handle to one tree of a pool. Cloning it copies a reference; `Send + Sync`.
 pub struct Tree<P: Pages> {
