@@ -15,6 +15,7 @@
 
 use crate::buffer::large::INDEX_FRAME_BYTES;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
+use crate::page::header::MAX_PAGE_BYTES;
 use crate::wal::block::BLOCK_BYTES;
 use crate::wal::ring::ring_blocks;
 
@@ -59,8 +60,9 @@ pub struct Budget {
     ring_blocks: u32,
 }
 
-/// The smallest memory limit that a store of this page size can be opened with.
+/// The smallest memory limit that a store of this page size can be opened with; above the largest, as of that.
 pub fn smallest_limit_bytes(page_bytes: usize) -> u64 {
+    let page_bytes = page_bytes.min(MAX_PAGE_BYTES);
     let ring = u64::from(ring_blocks(0, page_bytes)) * BLOCK_BYTES as u64;
     smallest_limit_without_log_bytes(page_bytes) + ring
 }

@@ -265,7 +265,8 @@ fn default_limit_bytes(memory: Option<u64>, addresses: Option<u64>) -> u64 {
     by_memory.min(by_addresses).max(LEAST_DEFAULT_BYTES)
 }
 
-/// The smallest memory limit, in bytes, with which a database with pages of `page_bytes` and a log can be opened.
+/// The smallest memory limit, in bytes, with which a database with pages of `page_bytes` and a log can be opened. There are no pages of
+/// more than 64 KiB: what is longer counts as that.
 ///
 /// ```
 /// assert!(hedgerow::smallest_memory_limit_bytes(hedgerow::DEFAULT_PAGE_BYTES) < 8 << 20);
@@ -291,5 +292,6 @@ mod tests {
         for page_bytes in [2048, 4096, 65536] {
             assert!(smallest_memory_limit_bytes(page_bytes) < LEAST_DEFAULT_BYTES, "{page_bytes}");
         }
+        assert_eq!(smallest_memory_limit_bytes(usize::MAX), smallest_memory_limit_bytes(65536));
     }
 }

@@ -124,7 +124,7 @@ const LARGE_RING_SHARE: u64 = 64;
 pub fn ring_blocks(memory_limit_bytes: u64, page_bytes: usize) -> u32 {
     let blocks = |share| memory_limit_bytes / share / BLOCK_BYTES as u64;
     let share = blocks(RING_SHARE).min(SMALL_RING_BLOCKS).max(blocks(LARGE_RING_SHARE));
-    // A record is up to a quarter of a page, and several threads append.
+    // A record is up to half of a page, and several threads append.
     let least = MIN_RING_BLOCKS.max(4 * page_bytes as u64 / BLOCK_BYTES as u64);
     let blocks = share.clamp(least, MAX_RING_BLOCKS.max(least));
     let blocks = if blocks.is_power_of_two() { blocks } else { blocks.next_power_of_two() / 2 };
