@@ -134,7 +134,7 @@ impl SlotStore {
         &self.checkpoints
     }
 
-    /// Short large values on their way to the file.
+    /// Large values on their way to the file.
     pub fn staging(&self) -> &Arc<Staging> {
         &self.staging
     }

@@ -1,7 +1,7 @@
 //! Large values in the file: the units of extents, and the memory between a value and its units.
 //!
 //! Rank 2, a part of `space`. `chunks` says where the bytes of an extent lie, and checks them. `units` finds, holds and frees units,
-//! under the lock of [`super::slot_store`], and `extent_space` has the account of that. `loans` lends memory, `staging` has short
+//! under the lock of [`super::slot_store`], and `extent_space` has the account of that. `loans` lends memory, `staging` has
 //! values on their way to the file, and `door` lets writers to it. `store` is above them and [`super::slot_store`]: what readers and
 //! writers call.
 

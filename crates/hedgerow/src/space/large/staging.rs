@@ -39,6 +39,8 @@ use hedgerow_sync::primitive::{Arc, Condvar, Mutex, MutexGuard, Weak, thread};
 
 /// Chunks that a buffer has room for at most: one MiB.
 const CHUNKS_AT_ONCE: usize = 32;
+/// Chunks that are copied with the buffers locked, which keeps the others from them.
+pub(super) const CHUNKS_LOCKED: usize = 16;
 
 /// See the head of the file.
 pub struct Staging {
@@ -76,6 +78,8 @@ struct Staged {
     written_count: u64,
     /// Why the full one could not be written, unless that may pass.
     failure: Option<Error>,
+    /// If it may: how often, and the last time why.
+    refusals: (u64, Option<Error>),
     /// It was used since the loan was asked for last.
     was_used: bool,
     /// The thread that writes full buffers, once there was one.
@@ -173,37 +177,44 @@ impl Staging {
         self.may_have_thread.store(is_allowed, Release);
     }
 
-    /// Takes chunks of an extent that nobody refers to yet, in their order: places in the file, and their bytes, which `fill` puts
-    /// there.
+    /// Takes the chunks of an extent that nobody refers to yet: places in the file, and their bytes, which `fill` puts
+    /// there. They go to one buffer if they fit, else to several, one after the other; if `waiting` is bounded to one in any case.
     ///
     /// Errors: those of writing what was staged before; `Closed`; `MemoryLimit` if there is no buffer to be had; those of `waiting`.
-    /// None of them is staged then.
+    /// Nothing of the extent is staged then if `waiting` is bounded; else what is staged of it is to be given up ([`Self::unstage`]).
     pub fn stage(
         self: &Arc<Self>,
         places: &[(u64, usize)],
         mut fill: impl FnMut(usize, &mut [u8]),
         waiting: &Waiting<'_>,
     ) -> Result<()> {
-        let len_bytes: usize = places.iter().map(|place| place.1).sum();
-        let mut staged = self.room_to_stage(len_bytes, waiting)?;
-        let Staged { loan, used_bytes, chunks, was_used, .. } = &mut *staged;
-        let loan = loan.as_mut().expect("there is a buffer");
-        for (index, &(offset_bytes, len_bytes)) in places.iter().enumerate() {
-            let at = *used_bytes;
-            fill(index, &mut loan[at..at + len_bytes]);
-            chunks.push(Chunk { offset_bytes, at, len_bytes });
-            *used_bytes += len_bytes;
-        }
-        *was_used = true;
-        let is_wanted = loan.is_wanted();
-        self.note_count(&staged);
-        drop(staged);
-        if is_wanted
-            && let Ok(_writing) = self.door.enter()
-            // It stays staged if this fails; whoever needs it in the file is told.
-            && self.write_all().is_ok()
-        {
-            self.staged.lock().give_back_loans();
+        let mut next = 0;
+        while next < places.len() {
+            let together =
+                if waiting.is_bounded() { &places[next..] } else { &places[next..=next] };
+            let least_bytes = together.iter().map(|place| place.1).sum();
+            let mut staged = self.room_to_stage(least_bytes, waiting)?;
+            let Staged { loan, used_bytes, chunks, was_used, .. } = &mut *staged;
+            let loan = loan.as_mut().expect("there is a buffer");
+            for &(offset_bytes, len_bytes) in places[next..].iter().take(CHUNKS_LOCKED) {
+                let at = *used_bytes;
+                let Some(to) = loan.get_mut(at..at + len_bytes) else { break };
+                fill(next, to);
+                chunks.push(Chunk { offset_bytes, at, len_bytes });
+                *used_bytes += len_bytes;
+                next += 1;
+            }
+            *was_used = true;
+            let is_wanted = loan.is_wanted();
+            self.note_count(&staged);
+            drop(staged);
+            if is_wanted
+                && let Ok(_writing) = self.door.enter()
+                // It stays staged if this fails; whoever needs it in the file is told.
+                && self.write_all().is_ok()
+            {
+                self.staged.lock().give_back_loans();
+            }
         }
         Ok(())
     }
@@ -249,7 +260,7 @@ impl Staging {
     }
 
     /// Whether there may be a buffer for so many staged bytes beside those of `lent_bytes`: together they leave a chunk.
-    /// True if there is no other one, for `SlotStore::staged_at_once`.
+    /// True if there is no other one, for `SlotStore::is_staged_when_put`.
     fn may_stage(&self, len_bytes: usize, lent_bytes: usize) -> bool {
         let chunk = chunk_bytes(self.geometry) as usize;
         let least = len_bytes.next_multiple_of(chunk);
@@ -312,9 +323,13 @@ impl Staging {
         let thread_writes = |staged: &mut MutexGuard<'s, Staged>| {
             staged.full.is_some() && waiting.is_bounded() && self.wake_thread(staged)
         };
+        let refused_before = staged.refusals.0;
         if staged.is_writing || thread_writes(&mut staged) {
             waiting.wait_on(&self.written, &mut staged)?;
-            return Ok(staged);
+            return match &staged.refusals {
+                (refused, Some(error)) if *refused != refused_before => Err(error.duplicate()),
+                _ => Ok(staged),
+            };
         }
         let _writing = self.door.enter()?;
         self.write_full(staged)
@@ -348,8 +363,9 @@ impl Staging {
         Ok(())
     }
 
-    /// Looks for `count` chunks of a value, one at least, the k-th of which lies at `place_of(k)`. Tells whether the first is staged,
-    /// and how many from it on are as it is. Staged ones are copied to `buffer`, the k-th to `k * stride`; the others are in the file.
+    /// Looks for `count` chunks of a value, one at least: the k-th lies at `place_of(k)`, `stride` bytes behind the one before. Tells
+    /// whether the first is staged, and how many from it on are as it is; they may be more. Staged ones are copied to `buffer`, the k-th to
+    /// `k * stride`. The others are in the file.
     pub fn read(
         &self,
         count: usize,
@@ -360,22 +376,31 @@ impl Staging {
         if self.count.load(Acquire) == 0 {
             return (false, count);
         }
+        let count = count.min(u64::BITS as usize);
+        let first_bytes = place_of(0).0;
+        let number = |chunk: &Chunk| {
+            let index = (chunk.offset_bytes.checked_sub(first_bytes)? / stride as u64) as usize;
+            let is_asked =
+                index < count && place_of(index) == (chunk.offset_bytes, chunk.len_bytes);
+            is_asked.then_some(index)
+        };
         let staged = self.staged.lock();
-        let mut is_first_staged = false;
-        for index in 0..count {
-            let place = place_of(index);
-            let mut chunks = staged.chunks();
-            let found = chunks.find(|(chunk, _)| (chunk.offset_bytes, chunk.len_bytes) == place);
-            if index > 0 && found.is_some() != is_first_staged {
-                return (is_first_staged, index);
-            }
-            is_first_staged = found.is_some();
-            if let Some((chunk, loan)) = found {
+        let found = staged.chunks().filter_map(|(chunk, _)| number(chunk));
+        let found = found.fold(0_u64, |found, index| found | 1 << index);
+        let is_staged = found & 1 == 1;
+        let alike = if is_staged { found.trailing_ones() } else { found.trailing_zeros() };
+        let count = count.min(alike as usize);
+        if !is_staged {
+            return (false, count);
+        }
+        let count = count.min(CHUNKS_LOCKED);
+        for (chunk, loan) in staged.chunks() {
+            if let Some(index) = number(chunk).filter(|index| *index < count) {
                 let from = &loan[chunk.at..chunk.at + chunk.len_bytes];
                 buffer[index * stride..index * stride + from.len()].copy_from_slice(from);
             }
         }
-        (is_first_staged, count)
+        (true, count)
     }
 
     /// Whether a chunk is staged that lies there.
@@ -446,6 +471,7 @@ impl Staging {
                 if !passes {
                     staged.failure = Some(error.duplicate());
                 }
+                staged.refusals = (staged.refusals.0 + 1, Some(error.duplicate()));
                 Err(error)
             }
         }

@@ -9,6 +9,7 @@
 
 use super::door::ExtentWrite;
 use super::loans::{Loan, LoanFor};
+use super::staging::CHUNKS_LOCKED;
 use crate::error::Result;
 use crate::large::{Extent, Run};
 use crate::space::large::chunk_bytes;
@@ -20,8 +21,9 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use std::fmt;
 
-/// Chunks that are staged at once, at most: while they are copied to a buffer the others are kept from it.
-const STAGED_CHUNKS: usize = 16;
+/// Chunks of an extent that is staged, at most. What is longer gains nothing, as it is written many chunks at a time anyway, and would
+/// keep others from the buffers for too long.
+const STAGED_CHUNKS: usize = 64;
 /// Units that are freed with the state of the space locked.
 const FREED_AT_ONCE: u64 = 1 << 12;
 /// A checkpoint is due when so much of the file would be freed by it, and so large a part.
@@ -105,16 +107,17 @@ impl SlotStore {
         self.loans.lend_free(chunk_bytes(self.geometry()) as usize, most)
     }
 
-    /// How many chunks of an extent of `stored_bytes` are worth staging at once; `None`: it is better written by whoever puts it.
-    pub fn staged_at_once(&self, stored_bytes: u64) -> Option<usize> {
-        // Two times as much fits into half of the share.
-        let most_bytes = self.loans.bytes() / 4;
-        let chunks = (most_bytes / chunk_bytes(self.geometry()) as usize).min(STAGED_CHUNKS);
-        if stored_bytes <= most_bytes as u64 {
-            Some(chunks.max(1))
-        } else {
-            (chunks > 0).then_some(chunks)
-        }
+    /// Whether an extent of `stored_bytes` is staged when it is put; else it is better written by whoever puts it. Who waits for a bounded
+    /// time needs room for all of it at once, so that nothing of it is on its way to the disk when the time is over.
+    pub fn is_staged_when_put(&self, stored_bytes: u64, is_bounded: bool) -> bool {
+        let chunk = chunk_bytes(self.geometry()) as usize;
+        // Two of them fit into half of the share.
+        let part_bytes = self.loans.bytes() / 4;
+        let most_bytes = match is_bounded || part_bytes < chunk {
+            true => part_bytes.min(CHUNKS_LOCKED * chunk),
+            false => STAGED_CHUNKS * chunk,
+        };
+        stored_bytes <= most_bytes as u64
     }
 
     /// Whether a value in a leaf may be in a stored form. To be asked after the value was read, or under the

@@ -1,9 +1,9 @@
 //! Putting a value that no leaf holds: its units are found, its chunks staged, its pieces kept in memory. In a store that
 //! lives in memory it is put into frames.
 //!
-//! Rank 6. Of a long value the first chunks are written while the next ones are staged. What comes in pieces goes through
-//! [`super::ExtentWriter`], and to the file at once, and so does a long value if there is little memory. Invariant: a place to which nobody
-//! came to refer is given back when the value is dropped. `Send`; used by one thread.
+//! Rank 6. Of a long value the first chunks are written while the next ones are staged. What is longer than two MiB, or comes in pieces,
+//! goes through [`super::ExtentWriter`], and to the file at once. Invariant: a place to which nobody came to refer is given back when the
+//! value is dropped. `Send`; used by one thread.
 
 use super::extent_io::check_large;
 use crate::buffer::BufferPool;
@@ -36,8 +36,8 @@ impl fmt::Debug for PlacedValue {
 }
 
 impl PlacedValue {
-    /// Places `value`, to which a record refers that has `reference_room` bytes for that. `None`: there is too little memory to stage it.
-    /// Waits as `wait` says: for its place and its first part, and anew for each further one, as those before go to the disk.
+    /// Places `value`, to which a record refers that has `reference_room` bytes for that. `None`: it is too long for this, or there is too
+    /// little memory.
     ///
     /// Errors: as for [`super::ExtentWriter`].
     pub(in crate::store) fn new(
@@ -56,9 +56,11 @@ impl PlacedValue {
         let geometry = slots.geometry();
         let units = units_of_value(geometry, value.len() as u64);
         let stored_bytes = units * u64::from(geometry.unit_bytes());
-        let Some(at_once) = slots.staged_at_once(stored_bytes) else { return Ok(None) };
+        let waiting = wait.begin();
+        if !slots.is_staged_when_put(stored_bytes, waiting.is_bounded()) {
+            return Ok(None);
+        }
         let max_runs = ((reference_room - reference_bytes(0)) / 8).min(MAX_RUNS);
-        let mut waiting = wait.begin();
         let runs = pool.allocate_extent(slots, units, max_runs, &waiting)?;
         let extent =
             Extent { len_bytes: value.len() as u64, seed: random::seed(), runs: runs.into() };
@@ -71,20 +73,15 @@ impl PlacedValue {
             .map(|place| (place.offset_bytes, place.stored_bytes))
             .collect();
         let payload = chunk_bytes(geometry) as usize - CHUNK_HEADER_BYTES;
+        let fill = |index: usize, to: &mut [u8]| {
+            let bytes = &value[index * payload..value.len().min((index + 1) * payload)];
+            let end = CHUNK_HEADER_BYTES + bytes.len();
+            to[CHUNK_HEADER_BYTES..end].copy_from_slice(bytes);
+            to[end..].fill(0);
+            seal_chunk(extent.seed, index as u64, to);
+        };
         pool.check_poison()?;
-        for (part, places) in places.chunks(at_once).enumerate() {
-            let fill = |index: usize, to: &mut [u8]| {
-                let number = part * at_once + index;
-                let bytes = &value[number * payload..value.len().min((number + 1) * payload)];
-                let end = CHUNK_HEADER_BYTES + bytes.len();
-                to[CHUNK_HEADER_BYTES..end].copy_from_slice(bytes);
-                to[end..].fill(0);
-                seal_chunk(extent.seed, number as u64, to);
-            };
-            let staged = slots.staging().stage(places, fill, &waiting);
-            staged.inspect_err(|error| poison(pool, error))?;
-            waiting = wait.begin();
-        }
+        slots.staging().stage(&places, fill, &waiting).inspect_err(|error| poison(pool, error))?;
         slots.expect_stored_forms();
         pool.keep_value(extent.seed, value, true);
         Ok(Some(placed))
@@ -114,10 +111,11 @@ impl Drop for PlacedValue {
 }
 
 /// After a write of others' values has failed nothing may be written any more, unless it was for want of room. The end of a wait is no
-/// failure.
+/// failure, nor is that the store is being closed.
 fn poison(pool: &BufferPool, error: &Error) {
-    let is_want = matches!(error.kind(), ErrorKind::DiskFull | ErrorKind::MemoryLimit);
-    if !is_want && !is_end_of_wait(error) {
+    use ErrorKind::{Closed, DiskFull, MemoryLimit};
+    let passes = matches!(error.kind(), Closed | DiskFull | MemoryLimit);
+    if !passes && !is_end_of_wait(error) {
         pool.set_poisoned(error);
     }
 }

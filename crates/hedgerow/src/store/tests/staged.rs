@@ -9,10 +9,7 @@ fn value(byte: u8, len: usize) -> Vec<u8> {
 }
 
 fn place(store: &Store, value: &[u8]) -> PlacedValue {
-    store
-        .place(value, 200, &crate::Wait::Forever)
-        .unwrap()
-        .expect("it is short enough to be staged")
+    store.place(value, 200, &crate::Wait::Forever).unwrap().expect("it is staged")
 }
 
 fn put(store: &Store, tree: &PoolTree, key: &[u8], value: &[u8]) {
@@ -125,20 +122,32 @@ fn a_checkpoint_has_the_values_that_were_staged_before_it() {
     }
 }
 
-/// A store in which three chunks are staged at once: they have 8 KiB.
-fn of_short_chunks(disk: &SimDisk) -> Store {
-    let options = StoreOptions { zone_bytes: Some(8 << 10), ..options() };
-    open(&options, disk, OpenHow::New).unwrap()
+/// Stores whose chunks have 8 KiB, and buffers of such some of them.
+fn short_chunks() -> StoreOptions {
+    StoreOptions { zone_bytes: Some(8 << 10), ..options() }
 }
 
+fn of_short_chunks(disk: &SimDisk) -> Store {
+    open(&short_chunks(), disk, OpenHow::New).unwrap()
+}
+
+/// Without memory for a chunk, by whoever may not wait for the disk, or beyond two MiB (here 512 KiB).
 #[test]
-fn where_there_is_no_memory_for_one_chunk_what_is_longer_is_not_staged() {
+fn what_is_too_long_to_be_staged_says_so() {
+    let is_staged = |store: &Store, len: usize, wait: &crate::Wait| {
+        store.place(&value(1, len), 200, wait).unwrap().is_some()
+    };
     let (_, store) = new_store();
-    assert!(store.place(&value(1, 40 << 10), 200, &crate::Wait::Forever).unwrap().is_none());
-    assert!(store.place(&value(1, 12 << 10), 200, &crate::Wait::Forever).unwrap().is_some());
+    assert!(is_staged(&store, 12 << 10, &crate::Wait::Forever));
+    assert!(!is_staged(&store, 40 << 10, &crate::Wait::Forever));
     assert!(is_clean(&store));
     let store = of_short_chunks(&SimDisk::new(1));
-    assert!(store.place(&value(1, 400 << 10), 200, &crate::Wait::Forever).unwrap().is_some());
+    assert!(is_staged(&store, 500 << 10, &crate::Wait::Forever));
+    assert!(!is_staged(&store, 600 << 10, &crate::Wait::Forever));
+    for wait in [crate::Wait::Never, crate::Wait::For(Duration::from_secs(9))] {
+        assert!(is_staged(&store, 12 << 10, &wait));
+        assert!(!is_staged(&store, 100 << 10, &wait), "{wait:?}");
+    }
     assert!(is_clean(&store));
 }
 
@@ -175,7 +184,7 @@ fn parts_of_a_value_are_read_from_where_they_are() {
     store.close().unwrap();
 }
 
-/// What was written of a value that could not be put as a whole is somebody else's place again.
+/// What was written of a value that could not be put as a whole is somebody else's place again. What is staged beside it stays.
 #[test]
 fn a_value_whose_later_part_finds_no_room_is_given_up() {
     for (error, kind) in [(Fault::ENOSPC, ErrorKind::DiskFull), (Fault::EIO, ErrorKind::Io)] {
@@ -185,10 +194,12 @@ fn a_value_whose_later_part_finds_no_room_is_given_up() {
         put(&store, &wrens, b"first", &value(1, 150_000));
         let slots = store.shared.slots.as_ref().unwrap();
         slots.staging().write_all().unwrap();
+        put(&store, &wrens, b"beside", &value(4, 3_000));
         disk.inject(Fault::once(CallKind::Write, 2, error));
         let refused = store.place(&value(2, 150_000), 200, &crate::Wait::Forever);
         assert_eq!(refused.unwrap_err().kind(), kind);
         assert_eq!(in_file(&store, &wrens, b"first"), value(1, 150_000));
+        assert_eq!(in_file(&store, &wrens, b"beside"), value(4, 3_000));
         if kind == ErrorKind::DiskFull {
             put(&store, &wrens, b"second", &value(3, 150_000));
             assert_eq!(in_file(&store, &wrens, b"second"), value(3, 150_000));
@@ -199,6 +210,40 @@ fn a_value_whose_later_part_finds_no_room_is_given_up() {
             assert!(store.close().is_err());
         }
     }
+}
+
+/// Whoever closes it takes a last checkpoint then.
+#[test]
+fn a_put_that_meets_a_close_does_not_poison_the_store() {
+    let store = of_short_chunks(&SimDisk::new(5));
+    store.shared.slots.as_ref().unwrap().close_file();
+    let refused = store.place(&value(2, 150_000), 200, &crate::Wait::Forever);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
+    store.shared.pool.check_poison().unwrap();
+}
+
+/// And does not ask the thread to try again until the time is over.
+#[test]
+fn whoever_may_wait_for_a_while_is_told_of_a_full_disk() {
+    let disk = SimDisk::new(5);
+    let threads = StoreOptions { zone_bytes: Some(8 << 10), ..threaded() };
+    let store = open(&threads, &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    disk.inject(Fault::once(CallKind::Write, 0, Fault::ENOSPC).sticky());
+    let wait = crate::Wait::For(Duration::from_secs(60));
+    let refused = (0..100_u8).find_map(|n| match store.place(&value(n, 8_000), 200, &wait) {
+        Ok(placed) => {
+            let placed = placed.unwrap();
+            wrens.put(&[n], placed.stored_form()).unwrap();
+            placed.keep();
+            None
+        }
+        Err(error) => Some(error.kind()),
+    });
+    assert_eq!(refused, Some(ErrorKind::DiskFull));
+    disk.clear_faults();
+    assert_eq!(in_file(&store, &wrens, &[0]), value(0, 8_000));
+    store.close().unwrap();
 }
 
 /// What a scan asks for is in memory when it comes to it. A reference that is out of date asks for what is somebody else's.
