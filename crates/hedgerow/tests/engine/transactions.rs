@@ -560,3 +560,55 @@ fn a_function_is_run_again_for_as_long_and_as_often_as_its_options_say() {
     assert!(runs > 3, "{runs} runs in a tenth of a second");
     assert!(begun.elapsed().as_secs() < 30, "it has an end");
 }
+
+/// In memory a large value that was replaced goes when no snapshot sees it any more. A step of a cursor may be the first to notice.
+#[test]
+fn a_snapshot_that_is_too_old_for_a_large_value_is_tried_again_as_well() {
+    const AGE: Duration = Duration::from_millis(100);
+    let options = Options::new().memory_limit_bytes(16 << 20).max_snapshot_age(AGE);
+    let db = options.in_memory().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let old = vec![1; 10_000];
+    for name in [b"x", b"y"] {
+        keyspace.put(name, &old).unwrap();
+    }
+    let mut runs = 0;
+    let lens = db.transact(|transaction| {
+        let handle = transaction.keyspace(&keyspace)?;
+        let mut cursor = handle.cursor();
+        let first = cursor.next_record()?.unwrap().1.len();
+        runs += 1;
+        if runs == 1 {
+            std::thread::sleep(2 * AGE);
+            // Whoever begins a snapshot gives up those that are too old.
+            drop(db.snapshot()?);
+            keyspace.put(b"y", &[2; 9_000])?;
+            drop(db.snapshot()?);
+        }
+        Ok::<_, Error>((first, cursor.next_record()?.unwrap().1.len()))
+    });
+    assert_eq!((lens.unwrap(), runs), ((10_000, 9_000), 2));
+}
+
+#[test]
+fn an_iterator_has_the_changes_that_there_were_when_it_was_made() {
+    let (db, keyspace) = memory();
+    for isolation in BOTH {
+        let transaction = db.transaction(isolation);
+        let handle = transaction.keyspace(&keyspace).unwrap();
+        handle.put(b"m", b"0").unwrap();
+        let (mut all, mut some) = (handle.iter(), handle.prefix(b"a"));
+        let mut names = handle.range::<&[u8]>(..).keys();
+        handle.put(b"a", b"1").unwrap();
+        handle.remove(b"m").unwrap();
+        assert_eq!(all.next().unwrap().unwrap().0, b"m");
+        handle.put(b"z", b"1").unwrap();
+        assert_eq!(all.next_back().unwrap().unwrap().0, b"y");
+        assert!(some.next().is_none());
+        assert_eq!(names.next().unwrap().unwrap(), b"m");
+        // Of those that are made now, both ends have all.
+        assert_eq!(handle.first().unwrap().unwrap().0, b"a");
+        assert_eq!(handle.last().unwrap().unwrap().0, b"z");
+        assert_eq!(handle.count().unwrap(), 4);
+    }
+}

@@ -17,7 +17,7 @@ use crate::database::stretch::{Stretch, Stretches, Wanted};
 use crate::database::values::Seen;
 use crate::database::view::View;
 use crate::error::Result;
-use crate::store::{OpenSnapshot, PoolTree};
+use crate::store::{Found, OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
@@ -52,7 +52,7 @@ reads!(
 impl TransactionKeyspace {
     #[inline]
     pub(super) fn new(state: Arc<State>, tree: UsedTree) -> TransactionKeyspace {
-        TransactionKeyspace { view: TransactionView { state, tree } }
+        TransactionKeyspace { view: TransactionView { state, tree, changes: None } }
     }
 
     #[inline]
@@ -61,7 +61,16 @@ impl TransactionKeyspace {
     }
 
     fn shared_view(&self) -> Arc<dyn View> {
-        Arc::new(self.view.clone())
+        let TransactionView { state, tree, .. } = self.view.clone();
+        let id = self.view.tree().id();
+        // Of one that has ended the first step says so.
+        let changes = state.inner().check_open().and_then(|()| {
+            state.with_body(|body| match body.is_empty() {
+                true => Ok(None),
+                false => Ok(body.with_all().writes.of(id).cloned()),
+            })
+        });
+        Arc::new(TransactionView { state, tree, changes: changes.unwrap_or(None) })
     }
 
     /// The value of `key`, which nobody else may have changed by the commit, in any isolation: [`Conflict`](crate::ErrorKind::Conflict) otherwise. In a
@@ -71,6 +80,7 @@ impl TransactionKeyspace {
     /// Those of [`TransactionKeyspace::get`].
     pub fn get_for_update(&self, key: &[u8]) -> Result<Option<Value>> {
         let (state, tree) = (&self.view.state, self.view.tree());
+        state.inner().check_open()?;
         let used = (tree.id(), &self.view.tree);
         if is_long(tree, key) {
             let place = self.view.spot(key)?.first;
@@ -329,6 +339,8 @@ impl TransactionKeyspace {
 struct TransactionView {
     state: Arc<State>,
     tree: UsedTree,
+    /// Those of the transaction in this tree when a cursor or an iterator was made, which sees no others.
+    changes: Option<Arc<TreeWrites>>,
 }
 
 impl View for TransactionView {
@@ -378,17 +390,10 @@ impl View for TransactionView {
     }
 
     fn stretches(&self) -> Box<dyn Stretches> {
-        let tree = self.tree().id();
-        // Of one that has ended the first step says so.
-        let writes = self.state.with_body(|body| match body.is_empty() {
-            true => Ok(None),
-            false => Ok(body.with_all().writes.of(tree).cloned()),
-        });
-        let writes = writes.unwrap_or(None);
         Box::new(TransactionStretches {
             state: self.state.clone(),
             tree: self.tree.clone(),
-            writes,
+            writes: self.changes.clone(),
             base: None,
             below: Stretch::default(),
             growing: None,
@@ -397,6 +402,11 @@ impl View for TransactionView {
 
     fn snapshot(&self) -> Result<Arc<OpenSnapshot>> {
         self.state.snapshot(self.tree().wait())
+    }
+
+    fn resolve(&self, found: &[u8]) -> Result<Found> {
+        let found = self.snapshot()?.resolve(found, self.tree().wait());
+        found.map_err(|error| self.state.remember(error))
     }
 
     #[inline]

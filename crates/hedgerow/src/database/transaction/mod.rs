@@ -11,6 +11,8 @@ mod few;
 mod keyspace;
 mod long;
 mod reads;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 mod transact;
 mod writes;
 
