@@ -416,11 +416,12 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Swap> {
+        let this = self.for_one_call();
         let is_plain = |value: Option<&[u8]>| !value.is_some_and(is_stored_form);
         if is_plain(expected) && is_plain(new) {
             let swaps = |tree: &PoolTree| tree.compare_and_swap(key, expected, new);
             let is_made = |swapped: &Swap| is_change(swapped, expected, new);
-            let swapped = self.change_if(swaps, is_made);
+            let swapped = this.change_if(swaps, is_made);
             let differs_large = |found: &Value| self.is_stored_form(found);
             match &swapped {
                 Ok(Swap::Differs(Some(found))) if differs_large(found) => {}
@@ -428,7 +429,7 @@ impl Keyspace {
                 _ => return swapped,
             }
         }
-        self.swap_large(key, expected, new)
+        this.swap_large(key, expected, new)
     }
 
     /// Removes the record of `key`. Returns whether there was one.
@@ -629,6 +630,7 @@ impl Keyspace {
     /// # Errors
     /// [`Corrupted`](crate::ErrorKind::Corrupted) if there can be no such value in this file.
     pub fn extent_places(&self, reference: &Reference) -> Result<Vec<(u64, u64)>> {
+        self.inner.check_open()?;
         self.inner.store.extent_places(reference.extent.as_ref())
     }
 
