@@ -131,7 +131,11 @@ impl Keyspace {
             match from.read(&mut piece[..most]) {
                 Ok(0) => break,
                 Ok(count) => {
-                    writer.write_bytes(&piece[..count])?;
+                    let bytes = piece[..most].get(..count).ok_or_else(|| {
+                        let more = io::Error::other("it reports more bytes than it was asked for");
+                        Error::io("cannot read the value that is to be put", more)
+                    })?;
+                    writer.write_bytes(bytes)?;
                     left -= count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
