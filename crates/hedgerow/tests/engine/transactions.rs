@@ -405,7 +405,9 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let second = transaction.savepoint().unwrap();
     handle.put(b"gone", b"").unwrap();
     transaction.roll_back_to(&first).unwrap();
-    assert_eq!(kind(transaction.roll_back_to(&second)), ErrorKind::InvalidArgument);
+    let error = transaction.roll_back_to(&second).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("behind one that was rolled back to"), "{error}");
     transaction.roll_back_to(&first).unwrap();
     assert!(handle.get(b"gone").unwrap().is_none());
     // Reversed bounds are empty.
@@ -489,6 +491,8 @@ fn found(of: &impl Records) -> (Option<Vec<u8>>, u64, Vec<Vec<u8>>) {
     let keys = of.iter().keys().map(|key| key.unwrap().to_vec());
     let keys: Vec<Vec<u8>> = keys.collect();
     assert_eq!(last.as_ref(), keys.last());
+    assert_eq!(of.first().unwrap(), of.iter().next().transpose().unwrap());
+    assert_eq!(of.last().unwrap(), of.iter().next_back().transpose().unwrap());
     assert_eq!(of.prefix(b"x").count() + of.range(&b"y"[..]..).count(), keys.len());
     (of.get(b"x").unwrap().map(Vec::from), of.count().unwrap(), keys)
 }
@@ -504,8 +508,12 @@ fn reads_are_the_same_for_all_that_have_records_and_figures_tell_how_transaction
     assert_eq!(found(&handle), before);
     keyspace.put(b"x", b"later").unwrap();
     keyspace.remove(b"y").unwrap();
-    assert_eq!(found(&snapshot.keyspace(&keyspace).unwrap()), before);
+    let seen = snapshot.keyspace(&keyspace).unwrap();
+    assert_eq!(found(&seen), before);
     assert_eq!(found(&handle), before);
+    assert_eq!((seen.name(), handle.name()), ("k", "k"));
+    assert_eq!(snapshot.open_keyspace("k").unwrap().unwrap().name(), "k");
+    assert_eq!((&seen).into_iter().count(), (&handle).into_iter().count());
     assert_eq!(handle.fetch_add(b"n", 3).unwrap(), 0);
     assert_eq!(handle.fetch_add(b"n", -5).unwrap(), 3);
     assert_eq!(kind(handle.fetch_add(b"x", 1)), ErrorKind::InvalidArgument);

@@ -27,7 +27,8 @@ use std::ops::{Bound, RangeBounds};
 /// A keyspace in a [`Transaction`](crate::Transaction), as that sees it. Cloning it is cheap. `Send + Sync`. It does not keep the transaction from
 /// ending; then every call is [`TransactionEnded`](crate::ErrorKind::TransactionEnded).
 ///
-/// A cursor or an iterator has the transaction's own changes as they were when it was made.
+/// A cursor or an iterator has the transaction's own changes as they were when it was made. In a serializable transaction each of its steps copies the
+/// key, and takes the transaction's lock for a moment.
 #[derive(Clone)]
 pub struct TransactionKeyspace {
     view: TransactionView,
@@ -46,7 +47,8 @@ reads!(
 
 /// # Changes
 ///
-/// They are kept by the transaction, and are made by its commit. Errors of all of them: [`TransactionEnded`](crate::ErrorKind::TransactionEnded);
+/// They are kept by the transaction, and are made by its commit. One copies the changes in its keyspace once if a cursor or an iterator made since the last copy
+/// lives. Errors of all of them: [`Closed`](crate::ErrorKind::Closed); [`ForkedProcess`](crate::ErrorKind::ForkedProcess); [`TransactionEnded`](crate::ErrorKind::TransactionEnded);
 /// [`KeyTooLong`](crate::ErrorKind::KeyTooLong); [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge); [`TransactionTooLarge`](crate::ErrorKind::TransactionTooLarge).
 /// Nothing has changed then.
 impl TransactionKeyspace {
@@ -58,6 +60,10 @@ impl TransactionKeyspace {
     #[inline]
     fn view(&self) -> &TransactionView {
         &self.view
+    }
+
+    fn named(&self) -> &str {
+        &self.view.tree.of(&self.view.state.inner().opened).name
     }
 
     fn shared_view(&self) -> Arc<dyn View> {
@@ -74,7 +80,7 @@ impl TransactionKeyspace {
     }
 
     /// The value of `key`, which nobody else may have changed by the commit, in any isolation: [`Conflict`](crate::ErrorKind::Conflict) otherwise. In a
-    /// serializable transaction this holds of every read.
+    /// serializable transaction this holds of every read. A transaction that changes nothing has no conflict.
     ///
     /// # Errors
     /// Those of [`TransactionKeyspace::get`].
@@ -223,24 +229,8 @@ impl TransactionKeyspace {
         self.fetch_update(key, |_| None::<&[u8]>)
     }
 
-    /// The record of the least key; `None` if there is none.
-    ///
-    /// # Errors
-    /// Those of [`TransactionKeyspace::get`].
-    pub fn first(&self) -> Result<Option<(Value, Value)>> {
-        self.iter().next().transpose()
-    }
-
-    /// The record of the greatest key; `None` if there is none.
-    ///
-    /// # Errors
-    /// Those of [`TransactionKeyspace::get`].
-    pub fn last(&self) -> Result<Option<(Value, Value)>> {
-        self.iter().next_back().transpose()
-    }
-
     /// Removes the record of the least key, and returns it; `None` if there is none. A queue: of several transactions that take the same
-    /// record one commits, and the others have a conflict.
+    /// record one commits, and the others have a conflict. It walks over the transaction's own removals each time.
     ///
     /// # Errors
     /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
@@ -248,7 +238,7 @@ impl TransactionKeyspace {
         self.pop(self.first()?)
     }
 
-    /// Removes the record of the greatest key, and returns it; `None` if there is none.
+    /// [`TransactionKeyspace::pop_first`] at the other end: the record of the greatest key.
     ///
     /// # Errors
     /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
