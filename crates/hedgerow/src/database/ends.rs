@@ -47,6 +47,9 @@ impl Keyspace {
     ///
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads) and the [errors of changes](Keyspace#errors-of-changes).
+    /// After [`NotYetDurable`](crate::ErrorKind::NotYetDurable) or [`DurabilityUnknown`](crate::ErrorKind::DurabilityUnknown)
+    /// the record is removed, and lost to the caller. Whoever needs it uses a buffered handle, and
+    /// [`Database::sync_within`](crate::Database::sync_within) afterwards.
     pub fn pop_first(&self) -> Result<Option<(Value, Value)>> {
         self.pop(End::First)
     }

@@ -19,7 +19,11 @@ const INTEGER_BYTES: usize = size_of::<i64>();
 ///
 /// Each of these is one atomic step. They cost one change and a copy of the old value; with large values a look-up more. Those with a
 /// closure cost once more a change whenever another thread has changed the record in between. Then one of the two threads has made its
-/// change, so threads never wait for each other in a circle.
+/// change, so threads never wait for each other in a circle. The time of [`Wait::For`](crate::Wait::For) begins with the call, so closures take of it.
+///
+/// After [`NotYetDurable`](crate::ErrorKind::NotYetDurable) or [`DurabilityUnknown`](crate::ErrorKind::DurabilityUnknown)
+/// the change is made, and the value before is lost to the caller. Whoever needs it uses a buffered handle, and
+/// [`Database::sync_within`](crate::Database::sync_within) afterwards.
 impl Keyspace {
     /// Changes the record of `key` to what `change` makes of it, and returns the value before. `None` stands for *no record*, in the
     /// argument and in the result of `change`: so it may also insert and remove.
