@@ -38,7 +38,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 10 | `keyspace_exists` | open the keyspace instead |
 /// | 11 | `keyspace_not_empty` | put the records one by one, or load them into a new keyspace |
 /// | 12 | `keyspace_dropped` | get a new handle |
-/// | 13 | `foreign_keyspace` | correct the program: a batch belongs to one database |
+/// | 13 | `foreign_keyspace` | correct the program: a batch, a snapshot or a transaction belongs to one database |
 /// | 14 | `too_many_keyspaces` | copy the records to a new store |
 /// | 15 | `log_missing` | put the log back, or [`Options::repair`](crate::Options::repair) |
 /// | 16 | `foreign_log` | move that file away, or put back the store that it belongs to |
@@ -59,11 +59,11 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 31 | `poisoned` | close the database and open it again |
 /// | 32 | `durability_unknown` | open the database again, and look whether the change is there |
 /// | 33 | `batch_unfinished` | open the database again: that finishes the batch |
-/// | 34 | `timeout` | try again |
+/// | 34 | `timeout` | try again, with a new cursor or iterator |
 /// | 35 | `cancelled` | nothing: the caller asked for it |
 /// | 36 | `closed` | open the database again |
 /// | 37 | `forked_process` | open the store in this process |
-/// | 38 | `would_block` | try again later, or allow the handle to wait |
+/// | 38 | `would_block` | try again later, with a new cursor or iterator, or allow the handle to wait |
 /// | 39 | `not_yet_durable` | nothing, or wait again with [`Database::sync_within`](crate::Database::sync_within): the change is made |
 /// | 40 | `snapshot_too_old` | begin another snapshot; hold it for less time, or raise the memory limit |
 /// | 41 | `conflict` | run the transaction again: [`Database::transact`](crate::Database::transact) does so |
@@ -107,7 +107,8 @@ pub enum ErrorKind {
     DirectoryNotFound,
     /// Something is at the path where a file was to be created.
     FileExists,
-    /// There is no keyspace of that name, and none can be created because the database is open for reading only.
+    /// There is no keyspace of that name, to rename or to swap, or none can be created because the database is open for reading only; or the
+    /// keyspace came later than the snapshot.
     KeyspaceNotFound,
     /// There is a keyspace of that name already.
     KeyspaceExists,
@@ -115,7 +116,7 @@ pub enum ErrorKind {
     KeyspaceNotEmpty,
     /// The keyspace was dropped while this handle was held.
     KeyspaceDropped,
-    /// The keyspace belongs to another database than the batch.
+    /// The keyspace belongs to another database than the batch, the snapshot or the transaction.
     ForeignKeyspace,
     /// The store has given out all 2^32 ids of keyspaces. Ids are not used again.
     TooManyKeyspaces,
@@ -136,9 +137,9 @@ pub enum ErrorKind {
     },
     /// Key and value together are larger than this store can hold.
     RecordTooLarge {
-        /// Length of key and value in bytes.
+        /// Length of key and value in bytes; of a value that no leaf takes its own, with the part of a long key in front of it.
         len_bytes: usize,
-        /// The longest that fits.
+        /// The longest that fits, of the same.
         max_bytes: usize,
     },
     /// A batch is larger than the log's limit allows for.
@@ -152,7 +153,7 @@ pub enum ErrorKind {
     NotSorted,
     /// A streamed value got more or fewer bytes than the length that was announced.
     LengthMismatch,
-    /// An earlier call on this writer of a value failed, and its bytes are lost.
+    /// An earlier write of this writer of a value failed, and its bytes are lost.
     WriterFailed,
     /// An option cannot be used here. The message says which and why.
     InvalidOption,
@@ -177,17 +178,18 @@ pub enum ErrorKind {
     /// changes are accepted, and the next open completes it.
     BatchUnfinished,
     /// The call waited for other threads, or for room, for as long as it may, and gave up: for as long as its handle's
-    /// [`Wait`](crate::Wait) says, or as the engine lets any call wait. Nothing has changed.
+    /// [`Wait`](crate::Wait) says, or as the engine lets any call wait. Nothing has changed, but for a first part of `remove_range`, and of a large batch without a log.
     Timeout,
     /// The progress function of the caller returned `Break`, or the token of the handle's [`Wait`](crate::Wait) was cancelled. A change of
-    /// records was not made.
+    /// records was not made, but for a first part of `remove_range`, and of a large batch without a log.
     Cancelled,
     /// The database was closed.
     Closed,
     /// The database was opened by the parent of this forked process. Nothing was done, and the parent's store is untouched. A child may
     /// open stores of its own.
     ForkedProcess,
-    /// The call would have had to wait, and its handle says [`Wait::Never`](crate::Wait::Never). Nothing has changed.
+    /// The call would have had to wait, and its handle says [`Wait::Never`](crate::Wait::Never). Nothing has changed,
+    /// but for a first part of `remove_range`, and of a large batch without a log.
     WouldBlock,
     /// The change is made, all of it, and is in the log; the call has not waited until it was durable, because its
     /// [`Wait`](crate::Wait) ended first. It becomes durable like a change with [`Durability::Buffered`](crate::Durability::Buffered).
@@ -200,8 +202,8 @@ pub enum ErrorKind {
     Conflict,
     /// The transaction was committed or aborted before.
     TransactionEnded,
-    /// The transaction changes more than can be committed: an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes); or, without a log, has
-    /// changed more or read from more leaves than can be committed at one stroke (as a small [`WriteBatch`](crate::WriteBatch) is).
+    /// The transaction changes more than can be committed: nearly an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes); or, without a log, a sixteenth of
+    /// the memory limit, or more, or read from more leaves, than can be committed at one stroke (as a small [`WriteBatch`](crate::WriteBatch) is).
     TransactionTooLarge {
         /// Bytes of its changes.
         len_bytes: u64,
@@ -511,9 +513,13 @@ impl From<Error> for io::Error {
                 | ErrorKind::NotSorted
                 | ErrorKind::KeyTooLong { .. }
                 | ErrorKind::RecordTooLarge { .. }
-                | ErrorKind::BatchTooLarge { .. },
+                | ErrorKind::BatchTooLarge { .. }
+                | ErrorKind::TransactionTooLarge { .. },
                 _,
             ) => io::ErrorKind::InvalidInput,
+            (ErrorKind::Locked { .. }, _) => io::ErrorKind::ResourceBusy,
+            (ErrorKind::MemoryLimit, _) => io::ErrorKind::OutOfMemory,
+            (ErrorKind::InMemory, _) => io::ErrorKind::Unsupported,
             (ErrorKind::ReadOnly, _) => io::ErrorKind::ReadOnlyFilesystem,
             (ErrorKind::Timeout, _) => io::ErrorKind::TimedOut,
             (ErrorKind::WouldBlock, _) => io::ErrorKind::WouldBlock,
@@ -612,6 +618,13 @@ mod tests {
             (ErrorKind::FileNotFound, io::ErrorKind::NotFound),
             (ErrorKind::KeyspaceExists, io::ErrorKind::AlreadyExists),
             (ErrorKind::InvalidName, io::ErrorKind::InvalidInput),
+            (
+                ErrorKind::TransactionTooLarge { len_bytes: 2, max_bytes: 1 },
+                io::ErrorKind::InvalidInput,
+            ),
+            (ErrorKind::Locked { holder_pid: None }, io::ErrorKind::ResourceBusy),
+            (ErrorKind::MemoryLimit, io::ErrorKind::OutOfMemory),
+            (ErrorKind::InMemory, io::ErrorKind::Unsupported),
             (ErrorKind::DiskFull, io::ErrorKind::StorageFull),
             (ErrorKind::NotAStore, io::ErrorKind::InvalidData),
             (ErrorKind::Closed, io::ErrorKind::Other),

@@ -47,7 +47,7 @@ pub enum Wait {
     Forever,
     /// Not at all: a call that would have to sleep fails with [`WouldBlock`](ErrorKind::WouldBlock).
     Never,
-    /// Each call for so long, all its waits together, from its first wait on. Then it fails with [`Timeout`](ErrorKind::Timeout).
+    /// Each call for so long, all its waits together, from its first wait on, or from its begin if it takes several steps. Then it fails with [`Timeout`](ErrorKind::Timeout).
     For(Duration),
     /// Until this moment. From then on calls that would have to wait fail with [`Timeout`](ErrorKind::Timeout).
     Until(Instant),

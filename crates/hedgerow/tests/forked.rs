@@ -201,7 +201,9 @@ fn all_doors(db: &Database, keyspace: &Keyspace, large: &mut Handles) -> i32 {
         transaction.savepoint(),
         large.in_it.get(&key(5)),
         large.in_it.put(&key(5), b"child"),
+        large.in_it.get_for_update(&key(5)),
         large.in_it.iter().next().unwrap_or(Ok(Default::default())),
+        large.in_it.cursor().next_record(),
         db.transact(|transaction| transaction.keyspace(keyspace).map(drop)),
     );
     // In a child it does nothing.

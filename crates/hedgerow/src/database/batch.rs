@@ -114,6 +114,13 @@ impl WriteBatch {
         self.changes.len()
     }
 
+    /// Bytes of keys and values, and 32 for each change: about what [`BatchTooLarge`](ErrorKind::BatchTooLarge) counts, which has a short reference in the place of
+    /// a value that no leaf takes.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.bytes.len() as u64 + 32 * self.changes.len() as u64
+    }
+
     /// Whether there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -31,8 +31,8 @@ const MIN_LOG_LIMIT_BYTES: u64 = 4 << 20;
 /// [`Database::open`], [`Database::create`] and [`Database::open_or_create`].
 ///
 /// An owned handle without lifetimes; cloning it is cheap. `Send + Sync`: any number of threads use one, or clones of it.
-/// The file is locked while any handle (of the database, a keyspace, a cursor, a range) lives, or until
-/// [`Database::close`].
+/// The file is locked while any handle (of the database, a keyspace, a snapshot, a transaction, a cursor, a range, a reader or a writer), or a batch with changes, lives,
+/// or until [`Database::close`].
 ///
 /// **What survives a crash**: every change that was durable, as [`Durability`](crate::Durability) says. Of the changes after it the first ones may
 /// survive, never one without those before it. The log beside the file (the file's name and `-log`) has the changes since
@@ -162,7 +162,7 @@ impl Options {
     /// [`FileExists`](ErrorKind::FileExists) for anything else at `path`; [`ForeignLog`](ErrorKind::ForeignLog) for the log of another
     /// store beside it; [`Corrupted`](ErrorKind::Corrupted), naming the first defect, if the backup is damaged;
     /// [`NotAStore`](ErrorKind::NotAStore) if it was cut short; [`NotClosed`](ErrorKind::NotClosed) if it was opened since and not
-    /// closed; [`DiskFull`](ErrorKind::DiskFull); [`Cancelled`](ErrorKind::Cancelled); [`Io`](ErrorKind::Io); those of
+    /// closed; [`DirectoryNotFound`](ErrorKind::DirectoryNotFound); [`DiskFull`](ErrorKind::DiskFull); [`Cancelled`](ErrorKind::Cancelled); [`Io`](ErrorKind::Io); those of
     /// [`Options::open_read_only`].
     pub fn restore(
         &self,
@@ -183,8 +183,9 @@ impl Options {
     /// After any of them there is nothing at `to`. [`Locked`](ErrorKind::Locked) if either store is in use;
     /// [`FileExists`](ErrorKind::FileExists) for anything else at `to`; [`ForeignLog`](ErrorKind::ForeignLog) for the log of another
     /// store beside it; [`Corrupted`](ErrorKind::Corrupted) if no superblock can be used; [`NotAStore`](ErrorKind::NotAStore);
-    /// [`UpgradeRequired`](ErrorKind::UpgradeRequired); [`DiskFull`](ErrorKind::DiskFull); [`Cancelled`](ErrorKind::Cancelled);
-    /// [`Io`](ErrorKind::Io).
+    /// [`UpgradeRequired`](ErrorKind::UpgradeRequired); [`FileNotFound`](ErrorKind::FileNotFound) for `from`;
+    /// [`DirectoryNotFound`](ErrorKind::DirectoryNotFound) for `to`; [`InvalidOption`](ErrorKind::InvalidOption);
+    /// [`MemoryLimit`](ErrorKind::MemoryLimit); [`DiskFull`](ErrorKind::DiskFull); [`Cancelled`](ErrorKind::Cancelled); [`Io`](ErrorKind::Io).
     pub fn repair(
         &self,
         from: impl AsRef<Path>,
@@ -304,9 +305,9 @@ impl Database {
     /// nothing, and [`Database::create_keyspace`] opens nothing.
     ///
     /// # Errors
-    /// [`InvalidName`](ErrorKind::InvalidName) for a name that is empty or longer than 255 bytes;
-    /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound) if there is none and the database is open for reading only; the [errors of
-    /// changes](Keyspace#errors-of-changes).
+    /// [`InvalidName`](ErrorKind::InvalidName) for a name that is empty or longer than 255 bytes, or than [`Keyspace::max_short_key_bytes`];
+    /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound) if there is none and the database is open for reading only; those of
+    /// [`Database::create_keyspace`] but for `KeyspaceExists`.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.inner.check_open()?;
         let tree = self.inner.store.keyspace(name)?;
@@ -316,19 +317,20 @@ impl Database {
     /// The keyspace `name`, or `None` if there is none. Creates nothing. Costs a look-up in the catalogue, so keep the handle.
     ///
     /// # Errors
-    /// The [errors of reads](Keyspace#errors-of-reads).
+    /// [`InvalidName`](ErrorKind::InvalidName); the [errors of reads](Keyspace#errors-of-reads).
     pub fn open_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
         self.inner.check_open()?;
         let tree = self.inner.store.open_keyspace(name)?;
         Ok(tree.map(|tree| Keyspace::new(self.inner.clone(), tree, name, self.inner.durability)))
     }
 
-    /// Creates the keyspace `name`, which must not exist. Waits for one fsync of the log, and for a large commit of another thread
-    /// ([`WriteBatch`]) to end.
+    /// Creates the keyspace `name`, which must not exist. Waits for room in the log and one fsync of it, for a large commit of another thread
+    /// ([`WriteBatch`]) to end, and while a keyspace is dropped, until all pages of that are freed.
     ///
     /// # Errors
-    /// [`KeyspaceExists`](ErrorKind::KeyspaceExists); [`InvalidName`](ErrorKind::InvalidName) for a name that is empty or longer than
-    /// 255 bytes; the [errors of changes](Keyspace#errors-of-changes).
+    /// [`KeyspaceExists`](ErrorKind::KeyspaceExists); [`InvalidName`](ErrorKind::InvalidName) as for [`Database::keyspace`];
+    /// [`TooManyKeyspaces`](ErrorKind::TooManyKeyspaces); the [errors of changes](Keyspace#errors-of-changes), and with any durability
+    /// [`DurabilityUnknown`](ErrorKind::DurabilityUnknown): the change of names is in effect.
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         self.inner.check_open()?;
         let tree = self.inner.store.create_keyspace(name)?;
@@ -336,12 +338,12 @@ impl Database {
     }
 
     /// Drops the keyspace `name` and all its records. Returns whether there was one. Other handles to it get
-    /// [`KeyspaceDropped`](ErrorKind::KeyspaceDropped) from then on. Waits for one fsync of the log, and for a large commit of
-    /// another thread to end. If snapshots are open that no checkpoint has taken over, it takes a checkpoint first. Pages and large values are
-    /// freed before it returns, so the work grows with the keyspace.
+    /// [`KeyspaceDropped`](ErrorKind::KeyspaceDropped) from then on. Waits as [`Database::create_keyspace`] does. If snapshots are open that no checkpoint has taken over, it takes a checkpoint first. Pages and large values are
+    /// freed before it returns, so the work grows with the keyspace; a damaged page, and what only that leads to, stays, and [`Database::verify`] names it.
     ///
     /// # Errors
-    /// The [errors of changes](Keyspace#errors-of-changes).
+    /// Those of [`Database::create_keyspace`] but for `KeyspaceExists` and `TooManyKeyspaces`. After an error of freeing its pages the keyspace
+    /// is dropped all the same; the next open frees the rest.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.inner.check_open()?;
         self.inner.store.drop_keyspace(name)
@@ -366,8 +368,8 @@ impl Database {
     /// changes of such a one are made one by one: see [`WriteBatch`].
     ///
     /// # Errors
-    /// After these nothing has changed: the [errors of changes](Keyspace#errors-of-changes);
-    /// [`BatchTooLarge`](ErrorKind::BatchTooLarge) if it takes more than an eighth of [`Options::log_limit_bytes`] (its keys and
+    /// After these nothing has changed, but for `DurabilityUnknown` and `NotYetDurable`, after which all is made; without a log a first part of
+    /// a large batch may be: the [errors of changes](Keyspace#errors-of-changes); [`BatchTooLarge`](ErrorKind::BatchTooLarge) if it takes more than an eighth of [`Options::log_limit_bytes`] (its keys and
     /// values, and about 32 bytes for each change); [`ForeignKeyspace`](ErrorKind::ForeignKeyspace) for keyspaces of another database.
     ///
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if the batch was begun and could not be finished, because a page could not be
@@ -388,7 +390,7 @@ impl Database {
     /// # Errors
     /// [`ReadOnly`](ErrorKind::ReadOnly); [`DiskFull`](ErrorKind::DiskFull), after which nothing is lost and the next call may
     /// succeed; [`Poisoned`](ErrorKind::Poisoned), from then on, if a write or fsync failed in any other way, or a write of the
-    /// superblock in any way; [`Closed`](ErrorKind::Closed); [`Io`](ErrorKind::Io).
+    /// superblock in any way; [`MemoryLimit`](ErrorKind::MemoryLimit); [`Corrupted`](ErrorKind::Corrupted); [`Closed`](ErrorKind::Closed); [`Io`](ErrorKind::Io).
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.check_open()?;
         self.inner.store.checkpoint()
@@ -507,7 +509,7 @@ impl Database {
     }
 
     /// Closes the database: takes a checkpoint, stops the background threads and releases the file. Blocks until the changed pages are
-    /// written and synced. All other handles get [`Closed`](ErrorKind::Closed) from then on; a second `close` does nothing. Dropping the
+    /// written and synced. All other handles get [`Closed`](ErrorKind::Closed) from then on; a second `close` does nothing, and does not wait for the first. Dropping the
     /// last handle instead makes the changes durable, too, but cannot report errors, as [`Database`] says.
     ///
     /// # Errors
@@ -559,11 +561,10 @@ impl Database {
         self.inner.store.hot_leaves(most)
     }
 
-    /// Accounts for every byte of the file. Reads memory only, or parts of the table of free space that are not in memory yet.
+    /// Accounts for every byte of the file. Reads memory only.
     ///
     /// # Errors
-    /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess); [`Io`](ErrorKind::Io);
-    /// [`Corrupted`](ErrorKind::Corrupted).
+    /// [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn space_report(&self) -> Result<SpaceReport> {
         self.inner.check_open()?;
         self.inner.store.space_report()
@@ -580,7 +581,7 @@ impl Database {
     /// about ten bytes for each page. In a database in memory changes wait until the end, and `progress` is not called.
     ///
     /// # Errors
-    /// What kept the check from going on: those of [`Database::checkpoint`]; [`Closed`](ErrorKind::Closed) if the database is closed
+    /// What kept the check from going on: those of [`Database::checkpoint`] but for `ReadOnly`; [`Closed`](ErrorKind::Closed) if the database is closed
     /// meanwhile; [`Cancelled`](ErrorKind::Cancelled); [`Io`](ErrorKind::Io).
     ///
     /// ```
@@ -605,7 +606,7 @@ impl Database {
     /// `progress` is called now and then, on this thread, with the number of pages copied so far. `Break` ends the call with
     /// `Cancelled`. The copy is written under a temporary name: after an error or a crash there is nothing at the path, or all of it.
     ///
-    /// A checkpoint is taken for this, whose space is not used again before the end: the file grows by what is rewritten in that
+    /// A checkpoint is taken for this: for large batches that are under way it waits, and new ones wait until it is taken. Its space is not used again before the end: the file grows by what is rewritten in that
     /// time. The copy has an id of its own, so that neither takes the other's log for its own.
     ///
     /// # Errors

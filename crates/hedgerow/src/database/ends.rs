@@ -8,6 +8,9 @@ use crate::database::long::{is_long, whole_record};
 use crate::error::Result;
 use crate::tree::{End, Taken, Value};
 
+/// Key and value, as a caller gets them.
+type Record = (Value, Value);
+
 /// # The ends of the order
 ///
 /// A keyspace is a queue by that: keys that ascend, [`Keyspace::put`] and [`Keyspace::pop_first`]. Each call is one atomic step. It costs a
@@ -44,6 +47,9 @@ impl Keyspace {
     ///
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads) and the [errors of changes](Keyspace#errors-of-changes).
+    /// After [`NotYetDurable`](crate::ErrorKind::NotYetDurable) or [`DurabilityUnknown`](crate::ErrorKind::DurabilityUnknown)
+    /// the record is removed, and lost to the caller. Whoever needs it uses a buffered handle, and
+    /// [`Database::sync_within`](crate::Database::sync_within) afterwards.
     pub fn pop_first(&self) -> Result<Option<(Value, Value)>> {
         self.pop(End::First)
     }
@@ -58,36 +64,37 @@ impl Keyspace {
 
     fn end(&self, end: End) -> Result<Option<(Value, Value)>> {
         self.inner().check_open()?;
-        let mut found = self.tree().end(end)?;
+        let this = self.for_one_call();
+        let mut found = this.tree().end(end)?;
         loop {
             let Some((key, raw)) = found else { return Ok(None) };
             if !self.is_stored_form(&raw) {
                 return Ok(Some((key.into(), raw.into())));
             }
-            let value = self.inner().resolve(self.tree(), &key, &raw)?;
+            let value = self.inner().resolve(this.tree(), &key, &raw)?;
             // No two values have the same stored form: if the record has it, this is its value.
-            found = self.tree().end(end)?;
+            found = this.tree().end(end)?;
             if let Some(value) = value
                 && found.as_ref() == Some(&(key, raw))
                 && let Some((key, _)) = found
             {
-                return self.whole(key, value).map(Some);
+                return self.whole(&key, value).map(Some);
             }
         }
     }
 
     /// A record whose value was in a stored form.
-    fn whole(&self, key: Vec<u8>, value: Value) -> Result<(Value, Value)> {
-        match is_long(self.tree(), &key) {
-            true => whole_record(self.tree(), &key, &value),
+    fn whole(&self, key: &[u8], value: Value) -> Result<(Value, Value)> {
+        match is_long(self.tree(), key) {
+            true => whole_record(self.tree(), key, &value),
             false => Ok((key.into(), value)),
         }
     }
 
     fn pop(&self, end: End) -> Result<Option<(Value, Value)>> {
         let this = self.for_one_call();
-        // The last record whose value was read, as its leaf had it, and the value.
-        let mut read: Option<(Vec<u8>, Vec<u8>, Value)> = None;
+        // The last record whose value was read, as its leaf had it, and as the caller gets it.
+        let mut read: Option<(Vec<u8>, Vec<u8>, Record)> = None;
         let mut still = None;
         loop {
             let is_read = |key: &[u8], raw: &[u8]| {
@@ -99,7 +106,7 @@ impl Keyspace {
                 Taken::Empty => return Ok(None),
                 Taken::Record((key, raw)) => {
                     return match read {
-                        Some((_, of, value)) if of == raw => self.whole(key, value).map(Some),
+                        Some((_, of, record)) if of == raw => Ok(Some(record)),
                         _ => Ok(Some((key.into(), raw.into()))),
                     };
                 }
@@ -110,7 +117,10 @@ impl Keyspace {
                         still = Some(this.inner().long.keep_still(&waiting)?);
                     }
                     let value = this.inner().resolve(this.tree(), &key, &raw)?;
-                    read = value.map(|value| (key, raw, value));
+                    read = match value {
+                        Some(value) => self.whole(&key, value).map(|it| Some((key, raw, it)))?,
+                        None => None,
+                    };
                 }
             }
         }

@@ -34,7 +34,8 @@ use std::ops::{Bound, ControlFlow, RangeBounds};
 ///
 /// A look-up whose pages are in memory normally waits for no other thread. A call may wait for a page to be read, or for a latch that
 /// another thread holds on a page. A change may also wait for room in memory or in the log. Each of these waits is bounded. A change also
-/// waits for a large commit of another thread ([`WriteBatch`](crate::WriteBatch)), which ends when that commit does.
+/// waits for a large commit of another thread ([`WriteBatch`](crate::WriteBatch)), which ends when that commit does. Who changes a key longer than
+/// [`Keyspace::max_short_key_bytes`] waits for changes of others that begin with the same bytes, and now and then for calls that keep such records in their places.
 /// [`Keyspace::with_wait`] bounds or cancels all of these. With [`Durability::Sync`] a change also waits for an fsync of the log.
 ///
 /// # Errors of reads
@@ -130,8 +131,8 @@ impl Keyspace {
     ///
     /// It holds for every wait for other threads and for room: for the latch of a page, for a free frame and for admission to the
     /// pool, for changed pages to be written when too many are, for room in the log, in the page map's list of changes and in a full
-    /// file, for memory to read and write large values, for a large commit of another thread, and, behind the change, for the log to be durable. A wait ends within 20 ms of its
-    /// time, or of its token. Then nothing has changed, and the error is [`WouldBlock`](crate::ErrorKind::WouldBlock),
+    /// file, for memory to read and write large values, for changes of long keys that begin with the same bytes, for a large commit of another thread, and, behind the change,
+    /// for the log to be durable. A wait ends within 20 ms of its time, or of its token. Then nothing has changed (but for a first part of `remove_range`, and of a large batch without a log), and the error is [`WouldBlock`](crate::ErrorKind::WouldBlock),
     /// [`Timeout`](crate::ErrorKind::Timeout) or [`Cancelled`](crate::ErrorKind::Cancelled). If the call waited for
     /// the log, the change is made: the error is [`NotYetDurable`](crate::ErrorKind::NotYetDurable).
     ///
@@ -298,7 +299,7 @@ impl Keyspace {
     }
 
     /// The values of many keys, in the order of the keys. Cheaper than as many calls of [`Keyspace::get`]: cache misses and page reads
-    /// overlap. Each value is linearizable, not all of them together.
+    /// overlap, but for those of keys longer than [`Keyspace::max_short_key_bytes`]. Each value is linearizable, not all of them together.
     ///
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads).
@@ -348,8 +349,8 @@ impl Keyspace {
     /// the same bytes up to there, a look-up compares about as many as a binary search does, and changes wait for each other.
     ///
     /// # Errors
-    /// The [errors of changes](Keyspace#errors-of-changes). [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge) also for a longer value
-    /// in a database in memory;
+    /// The [errors of changes](Keyspace#errors-of-changes). [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge) in a database in memory for a
+    /// value of more than about 1.9 MB (with pages of 4 KiB; less for long keys);
     /// [`MemoryLimit`](crate::ErrorKind::MemoryLimit) for a longer value if the limit is within 128 KiB of
     /// [the smallest](crate::smallest_memory_limit_bytes).
     #[inline]
@@ -416,11 +417,12 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Swap> {
+        let this = self.for_one_call();
         let is_plain = |value: Option<&[u8]>| !value.is_some_and(is_stored_form);
         if is_plain(expected) && is_plain(new) {
             let swaps = |tree: &PoolTree| tree.compare_and_swap(key, expected, new);
             let is_made = |swapped: &Swap| is_change(swapped, expected, new);
-            let swapped = self.change_if(swaps, is_made);
+            let swapped = this.change_if(swaps, is_made);
             let differs_large = |found: &Value| self.is_stored_form(found);
             match &swapped {
                 Ok(Swap::Differs(Some(found))) if differs_large(found) => {}
@@ -428,7 +430,7 @@ impl Keyspace {
                 _ => return swapped,
             }
         }
-        self.swap_large(key, expected, new)
+        this.swap_large(key, expected, new)
     }
 
     /// Removes the record of `key`. Returns whether there was one.
@@ -545,7 +547,7 @@ impl Keyspace {
     ///
     /// With a log this returns once the records are durable, which takes a checkpoint. A crash before that loses the load, and keeps what
     /// other threads have changed in the keyspace meanwhile as far as it was durable, also changes that were made after the
-    /// records became visible.
+    /// records became visible. Its begin and its end wait while a keyspace is dropped, until all pages of that are freed.
     ///
     /// ```
     /// # let db = hedgerow::Options::new().in_memory()?;
@@ -556,9 +558,9 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// The [errors of changes](Keyspace#errors-of-changes); [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for another `fill_percent`;
-    /// [`NotSorted`](crate::ErrorKind::NotSorted); [`KeyspaceNotEmpty`](crate::ErrorKind::KeyspaceNotEmpty). After an error the keyspace is as it
-    /// was. If the final checkpoint failed, this holds from the next open on: until then the records are visible, and the store is
+    /// The [errors of changes](Keyspace#errors-of-changes); [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for another `fill_percent`, or
+    /// too many long keys that begin with the same bytes; [`NotSorted`](crate::ErrorKind::NotSorted); [`KeyspaceNotEmpty`](crate::ErrorKind::KeyspaceNotEmpty). After an error the keyspace is as it
+    /// was. If the final checkpoint failed, or another thread closed the database during it, this holds from the next open on: until then the records are visible, and a store that was not closed is
     /// poisoned.
     pub fn bulk_load<K, V>(
         &self,
@@ -627,8 +629,9 @@ impl Keyspace {
     /// Where the parts of a value lie in the file that is not in its leaf: offsets and lengths in bytes. For tools that draw pages.
     ///
     /// # Errors
-    /// [`Corrupted`](crate::ErrorKind::Corrupted) if there can be no such value in this file.
+    /// [`Corrupted`](crate::ErrorKind::Corrupted) if there can be no such value in this file; [`Closed`](crate::ErrorKind::Closed).
     pub fn extent_places(&self, reference: &Reference) -> Result<Vec<(u64, u64)>> {
+        self.inner.check_open()?;
         self.inner.store.extent_places(reference.extent.as_ref())
     }
 

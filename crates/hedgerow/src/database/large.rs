@@ -120,7 +120,7 @@ impl Keyspace {
     /// length. Returns whether there was a record before.
     ///
     /// # Errors
-    /// Those of [`Keyspace::put`]; [`Io`](ErrorKind::Io) for those of `from`; [`LengthMismatch`](ErrorKind::LengthMismatch) if it ends too
+    /// Those of [`Keyspace::put`]; [`Io`](ErrorKind::Io) for those of `from`, or [`DiskFull`](ErrorKind::DiskFull) if they say that; [`LengthMismatch`](ErrorKind::LengthMismatch) if it ends too
     /// early.
     pub fn put_stream(&self, key: &[u8], len_bytes: u64, mut from: impl Read) -> Result<bool> {
         let mut writer = self.value_writer(key, len_bytes)?;
@@ -131,7 +131,11 @@ impl Keyspace {
             match from.read(&mut piece[..most]) {
                 Ok(0) => break,
                 Ok(count) => {
-                    writer.write_bytes(&piece[..count])?;
+                    let bytes = piece[..most].get(..count).ok_or_else(|| {
+                        let more = io::Error::other("it reports more bytes than it was asked for");
+                        Error::io("cannot read the value that is to be put", more)
+                    })?;
+                    writer.write_bytes(bytes)?;
                     left -= count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -284,9 +288,10 @@ impl ValueWriter {
     /// Takes the next bytes of the value. Blocks while they are written.
     ///
     /// # Errors
-    /// [`LengthMismatch`](ErrorKind::LengthMismatch) if there are more bytes than the value lacks, and then none is taken;
-    /// [`WriterFailed`](ErrorKind::WriterFailed) after an earlier error; [`Closed`](ErrorKind::Closed);
-    /// [`Poisoned`](ErrorKind::Poisoned); [`DiskFull`](ErrorKind::DiskFull); [`Io`](ErrorKind::Io).
+    /// After these nothing was taken, and the writer goes on: [`LengthMismatch`](ErrorKind::LengthMismatch) if there are more bytes than the value
+    /// lacks; [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess); [`MemoryLimit`](ErrorKind::MemoryLimit); the ends of a
+    /// [`Wait`](crate::Wait). After others each further call is [`WriterFailed`](ErrorKind::WriterFailed): [`Poisoned`](ErrorKind::Poisoned);
+    /// [`DiskFull`](ErrorKind::DiskFull); [`Io`](ErrorKind::Io); [`Corrupted`](ErrorKind::Corrupted).
     pub fn write_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.keyspace.inner.check_open()?;
         match &mut self.sink {
@@ -307,7 +312,7 @@ impl ValueWriter {
     ///
     /// # Errors
     /// Those of [`Keyspace::put`]; [`LengthMismatch`](ErrorKind::LengthMismatch) if bytes are missing;
-    /// [`WriterFailed`](ErrorKind::WriterFailed) after an earlier error.
+    /// [`WriterFailed`](ErrorKind::WriterFailed) after a write that failed.
     pub fn finish(mut self) -> Result<bool> {
         self.keyspace.inner.check_open()?;
         match std::mem::replace(&mut self.sink, Sink::Memory(Vec::new())) {
@@ -346,6 +351,7 @@ impl Drop for ValueWriter {
     }
 }
 
+/// The [`Error`] is inside of that of `std::io`: `into_inner` and `downcast` get it out.
 impl Write for ValueWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_bytes(bytes)?;

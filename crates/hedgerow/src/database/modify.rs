@@ -19,7 +19,11 @@ const INTEGER_BYTES: usize = size_of::<i64>();
 ///
 /// Each of these is one atomic step. They cost one change and a copy of the old value; with large values a look-up more. Those with a
 /// closure cost once more a change whenever another thread has changed the record in between. Then one of the two threads has made its
-/// change, so threads never wait for each other in a circle.
+/// change, so threads never wait for each other in a circle. The time of [`Wait::For`](crate::Wait::For) begins with the call, so closures take of it.
+///
+/// After [`NotYetDurable`](crate::ErrorKind::NotYetDurable) or [`DurabilityUnknown`](crate::ErrorKind::DurabilityUnknown)
+/// the change is made, and the value before is lost to the caller. Whoever needs it uses a buffered handle, and
+/// [`Database::sync_within`](crate::Database::sync_within) afterwards.
 impl Keyspace {
     /// Changes the record of `key` to what `change` makes of it, and returns the value before. `None` stands for *no record*, in the
     /// argument and in the result of `change`: so it may also insert and remove.
@@ -83,10 +87,11 @@ impl Keyspace {
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) if the value has another length than 8 bytes; those of [`Keyspace::put`].
     pub fn fetch_add(&self, key: &[u8], number: i64) -> Result<i64> {
-        match self.change_if(|tree| tree.fetch_add(key, number), is_fit) {
+        let this = self.for_one_call();
+        match this.change_if(|tree| tree.fetch_add(key, number), is_fit) {
             Ok(Before::Was(old)) => Ok(old),
-            Ok(Before::Unfit) => self.add_apart(key, number),
-            Err(_) if is_long(self.tree(), key) => self.add_apart(key, number),
+            Ok(Before::Unfit) => this.add_apart(key, number),
+            Err(_) if is_long(self.tree(), key) => this.add_apart(key, number),
             Err(error) => Err(error),
         }
     }
@@ -115,12 +120,13 @@ impl Keyspace {
         key: &[u8],
         make: impl FnOnce() -> V,
     ) -> Result<Value> {
-        if let Some(found) = self.get(key)? {
+        let this = self.for_one_call();
+        if let Some(found) = this.get(key)? {
             return Ok(found);
         }
         let made = make().into();
         loop {
-            match self.compare_and_swap(key, None, Some(&made))? {
+            match this.compare_and_swap(key, None, Some(&made))? {
                 Swap::Swapped => return Ok(made),
                 Swap::Differs(Some(found)) => return Ok(found),
                 // A large value that is gone again.
@@ -134,9 +140,10 @@ impl Keyspace {
     /// # Errors
     /// Those of [`Keyspace::put`].
     pub fn swap(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
+        let this = self.for_one_call();
         if !is_stored_form(value) {
             let mut old = Value::default();
-            let before = self.change_if(|tree| tree.swap(key, value, &mut old), is_fit);
+            let before = this.change_if(|tree| tree.swap(key, value, &mut old), is_fit);
             match before {
                 Ok(Before::Was(found)) => return Ok(found.then_some(old)),
                 Err(_) if is_too_large(&before) => {}
@@ -144,7 +151,7 @@ impl Keyspace {
                 Ok(Before::Unfit) => {}
             }
         }
-        self.fetch_update(key, |_| Some(value))
+        this.fetch_update(key, |_| Some(value))
     }
 
     /// [`Keyspace::remove`] that returns the value before.
@@ -152,14 +159,15 @@ impl Keyspace {
     /// # Errors
     /// The [errors of changes](Keyspace#errors-of-changes).
     pub fn take(&self, key: &[u8]) -> Result<Option<Value>> {
+        let this = self.for_one_call();
         if is_long(self.tree(), key) {
-            return self.fetch_update(key, |_| None::<&[u8]>);
+            return this.fetch_update(key, |_| None::<&[u8]>);
         }
         let mut old = Value::default();
         let is_made = |before: &Before<bool>| matches!(before, Before::Was(true));
-        match self.change_if(|tree| tree.take(key, &mut old), is_made)? {
+        match this.change_if(|tree| tree.take(key, &mut old), is_made)? {
             Before::Was(found) => Ok(found.then_some(old)),
-            Before::Unfit => self.fetch_update(key, |_| None::<&[u8]>),
+            Before::Unfit => this.fetch_update(key, |_| None::<&[u8]>),
         }
     }
 
@@ -169,6 +177,7 @@ impl Keyspace {
         key: &[u8],
         mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<(Option<Value>, Option<V>)> {
+        let this = self.for_one_call();
         let updated = match is_long(self.tree(), key) {
             true => Updated::Unfit,
             false => {
@@ -176,7 +185,7 @@ impl Keyspace {
                     Updated::Made(old, new) => old.is_some() || new.is_some(),
                     _ => false,
                 };
-                self.change_if(|tree| tree.update_with(key, &mut change), is_made)?
+                this.change_if(|tree| tree.update_with(key, &mut change), is_made)?
             }
         };
         let (mut found, mut new) = match updated {
@@ -185,7 +194,7 @@ impl Keyspace {
             other => {
                 let found = match other {
                     Updated::Differs(found) => found,
-                    _ => self.get(key)?,
+                    _ => this.get(key)?,
                 };
                 let new = change(found.as_deref());
                 (found, new)
@@ -193,7 +202,7 @@ impl Keyspace {
         };
         loop {
             let value = new.as_ref().map(AsRef::as_ref);
-            match self.compare_and_swap(key, found.as_deref(), value)? {
+            match this.compare_and_swap(key, found.as_deref(), value)? {
                 Swap::Swapped => return Ok((found, new)),
                 Swap::Differs(other) => found = other,
             }

@@ -38,7 +38,7 @@ impl Database {
     /// The snapshots that are open, those of transactions included, and a large commit that is being made, the oldest first. Old states are
     /// kept for them: in memory, and from the next checkpoint on in the file, which gets longer by what is changed. Backups, which keep
     /// a checkpoint while they run, are not among them. Cheap: it waits for nothing and reads no file. Empty
-    /// when the database was closed.
+    /// when the database was closed, and in a forked process.
     ///
     /// ```
     /// let db = hedgerow::Options::new().in_memory()?;

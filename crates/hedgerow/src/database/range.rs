@@ -20,7 +20,7 @@ use std::ops::Bound;
 /// An iterator over records in bounds, from both ends. See [`crate::Keyspace::range`].
 ///
 /// Its items are `Result<(Value, Value)>`: copies of key and value. It owns what it needs and keeps the database open. `Send`. After an
-/// error it has ended.
+/// error, also one of a [`Wait`](crate::Wait), it has ended.
 #[must_use]
 pub struct Range {
     inner: Arc<Inner>,

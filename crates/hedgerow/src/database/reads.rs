@@ -101,7 +101,7 @@ pub(super) fn count(view: Arc<dyn View>) -> Result<u64> {
     Ok(count)
 }
 
-/// All reads of a keyspace, for types that have a view of one: `view` lends it, and `shared_view` shares it with what may live for longer.
+/// All reads of a keyspace, for types that have a view of one: `view` lends it, and `shared_view` shares it with what may live for longer. `named` is its name.
 macro_rules! reads {
     ($name:ty, $errors:literal) => {
         impl $name {
@@ -190,12 +190,48 @@ macro_rules! reads {
                 $crate::database::Cursor::of(self.shared_view())
             }
 
+            /// The record of the least key; `None` if there is no record.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn first(
+                &self,
+            ) -> $crate::error::Result<Option<($crate::tree::Value, $crate::tree::Value)>> {
+                self.iter().next().transpose()
+            }
+
+            /// The record of the greatest key; `None` if there is no record.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn last(
+                &self,
+            ) -> $crate::error::Result<Option<($crate::tree::Value, $crate::tree::Value)>> {
+                self.iter().next_back().transpose()
+            }
+
+            /// The name of the keyspace, as it was given when the handle was made.
+            #[must_use]
+            pub fn name(&self) -> &str {
+                self.named()
+            }
+
             /// Counts the records. Reads all leaves, but no large value.
             ///
             /// # Errors
             #[doc = $errors]
             pub fn count(&self) -> $crate::error::Result<u64> {
                 $crate::database::reads::count(self.shared_view())
+            }
+        }
+
+        /// All records, in order.
+        impl IntoIterator for &$name {
+            type Item = $crate::error::Result<($crate::tree::Value, $crate::tree::Value)>;
+            type IntoIter = $crate::database::Range;
+
+            fn into_iter(self) -> $crate::database::Range {
+                self.iter()
             }
         }
     };

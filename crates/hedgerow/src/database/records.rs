@@ -14,7 +14,7 @@ mod sealed {
 }
 
 /// The reads that a [`Keyspace`], a [`SnapshotKeyspace`] and a [`TransactionKeyspace`] have in common. Nobody else implements it. A keyspace has
-/// others besides (`first`, `get_ref`, `approximate_count`).
+/// others besides (`get_ref`, `approximate_count`).
 ///
 /// ```
 /// use hedgerow::Records;
@@ -75,6 +75,18 @@ pub trait Records: sealed::Sealed {
     /// Those of [all reads](Records#errors).
     fn value_reader(&self, key: &[u8]) -> Result<Option<ValueReader>>;
 
+    /// See [`Keyspace::first`].
+    ///
+    /// # Errors
+    /// Those of [all reads](Records#errors).
+    fn first(&self) -> Result<Option<(Value, Value)>>;
+
+    /// See [`Keyspace::last`].
+    ///
+    /// # Errors
+    /// Those of [all reads](Records#errors).
+    fn last(&self) -> Result<Option<(Value, Value)>>;
+
     /// See [`Keyspace::range`].
     fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range;
 
@@ -126,6 +138,14 @@ macro_rules! records {
 
                 fn value_reader(&self, key: &[u8]) -> Result<Option<ValueReader>> {
                     <$name>::value_reader(self, key)
+                }
+
+                fn first(&self) -> Result<Option<(Value, Value)>> {
+                    <$name>::first(self)
+                }
+
+                fn last(&self) -> Result<Option<(Value, Value)>> {
+                    <$name>::last(self)
                 }
 
                 fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {

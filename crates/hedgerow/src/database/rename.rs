@@ -11,12 +11,13 @@ use crate::error::Result;
 
 impl Database {
     /// Gives the keyspace `from` the name `to`, which no keyspace may have, in one step: whoever opens keyspaces finds it under one of
-    /// the two names. Handles go on to work, and so do bulk loads; their [`Keyspace::name`] is still the old one. Waits for one
-    /// fsync of the log, and for a large commit of another thread to end. It takes no more time for a large keyspace than for a small one.
+    /// the two names. Handles go on to work, and so do bulk loads; their [`Keyspace::name`] is still the old one. Waits as
+    /// [`Database::create_keyspace`] does. It takes no more time for a large keyspace than for a small one.
     ///
     /// # Errors
     /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound); [`KeyspaceExists`](ErrorKind::KeyspaceExists);
-    /// [`InvalidName`](ErrorKind::InvalidName); the [errors of changes](Keyspace#errors-of-changes).
+    /// [`InvalidName`](ErrorKind::InvalidName); the [errors of changes](Keyspace#errors-of-changes), and with any durability
+    /// [`DurabilityUnknown`](ErrorKind::DurabilityUnknown): the change of names is in effect.
     pub fn rename_keyspace(&self, from: &str, to: &str) -> Result<()> {
         self.inner.check_open()?;
         self.inner.store.rename_keyspace(from, to)
@@ -39,8 +40,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound); [`InvalidName`](ErrorKind::InvalidName); the [errors of
-    /// changes](Keyspace#errors-of-changes).
+    /// Those of [`Database::rename_keyspace`] but for `KeyspaceExists`.
     pub fn swap_keyspaces(&self, a: &str, b: &str) -> Result<()> {
         self.inner.check_open()?;
         self.inner.store.swap_keyspaces(a, b)

@@ -32,7 +32,7 @@ use std::fmt;
 /// have to wait for one, for seconds at most. If there is no room left all the same, the oldest snapshot is given up: reading it is
 /// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) from then on, and writers go on. A database in memory has no checkpoints, and gives
 /// snapshots up as soon as there is no room. Large values that a snapshot sees keep their space. A keyspace that is dropped is still
-/// seen, but not in a database in memory.
+/// seen, but not in a database in memory, nor if the checkpoint that the drop takes for it fails.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<Inner>,
@@ -80,11 +80,11 @@ impl Snapshot {
         self.open.lsn()
     }
 
-    /// What it sees of a keyspace.
+    /// What it sees of a keyspace. Its reads wait as the handle's do.
     ///
     /// # Errors
     /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound) if the keyspace came later; [`ForeignKeyspace`](ErrorKind::ForeignKeyspace);
-    /// the [errors of reads](Keyspace#errors-of-reads).
+    /// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld); the [errors of reads](Keyspace#errors-of-reads).
     pub fn keyspace(&self, of: &Keyspace) -> Result<SnapshotKeyspace> {
         self.inner.check_open()?;
         if !Arc::ptr_eq(&self.inner, of.inner()) {
@@ -95,30 +95,30 @@ impl Snapshot {
             let what = "there was no such keyspace when the snapshot began";
             return Err(Error::new(ErrorKind::KeyspaceNotFound, what));
         }
-        Ok(self.see(of.tree().clone()))
+        Ok(self.see(of.tree().clone(), of.name()))
     }
 
     /// What it sees of the keyspace that was called `name`, or `None` if there was none. Costs a look-up in the catalogue.
     ///
     /// # Errors
-    /// The [errors of reads](Keyspace#errors-of-reads).
+    /// [`InvalidName`](ErrorKind::InvalidName); [`SnapshotTooOld`](ErrorKind::SnapshotTooOld); the [errors of reads](Keyspace#errors-of-reads).
     pub fn open_keyspace(&self, name: &str) -> Result<Option<SnapshotKeyspace>> {
         self.inner.check_open()?;
-        Ok(self.open.open_keyspace(name)?.map(|tree| self.see(tree)))
+        Ok(self.open.open_keyspace(name)?.map(|tree| self.see(tree, name)))
     }
 
     /// The names of all keyspaces that there were, in the order of their bytes. Reads the catalogue, a small tree.
     ///
     /// # Errors
-    /// The [errors of reads](Keyspace#errors-of-reads).
+    /// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld); the [errors of reads](Keyspace#errors-of-reads).
     pub fn keyspaces(&self) -> Result<Vec<String>> {
         self.inner.check_open()?;
         self.open.keyspaces()
     }
 
-    fn see(&self, tree: PoolTree) -> SnapshotKeyspace {
-        let tree = tree.with_short_keys(false);
-        SnapshotKeyspace { view: Arc::new(SnapshotView { snapshot: self.clone(), tree }) }
+    fn see(&self, tree: PoolTree, name: &str) -> SnapshotKeyspace {
+        let (tree, name) = (tree.with_short_keys(false), name.into());
+        SnapshotKeyspace { view: Arc::new(SnapshotView { snapshot: self.clone(), tree, name }) }
     }
 }
 
@@ -139,6 +139,10 @@ impl SnapshotKeyspace {
     fn shared_view(&self) -> Arc<dyn View> {
         self.view.clone()
     }
+
+    fn named(&self) -> &str {
+        &self.view.name
+    }
 }
 
 impl fmt::Debug for SnapshotKeyspace {
@@ -155,6 +159,7 @@ reads!(
 struct SnapshotView {
     snapshot: Snapshot,
     tree: PoolTree,
+    name: Box<str>,
 }
 
 impl View for SnapshotView {

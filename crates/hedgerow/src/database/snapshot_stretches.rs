@@ -4,7 +4,7 @@
 //! thread at a time.
 
 use crate::database::stretch::{Stretch, Stretches, Wanted};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::large::is_stored_form;
 use crate::store::{NO_LEAF, OpenSnapshot, PoolTree, Source, Was, dropped_is_too_old};
 use crate::tree::{FrozenWalk, LeafRecords, LeafWalk, Target};
@@ -87,7 +87,7 @@ impl SnapshotStretches {
             let copied = self.copy_leaf(wanted);
             let stamp = match &copied {
                 Ok(()) => self.leaf.stamp(),
-                Err(error) if error.kind() == ErrorKind::KeyspaceDropped => NO_LEAF,
+                Err(error) if open.is_dropped_since(tree, error) => NO_LEAF,
                 Err(_) => return copied.map(|()| (source, NO_LEAF)),
             };
             source = open.source(tree, stamp)?;

@@ -1,4 +1,5 @@
-//! What a keyspace does where it has to wait.
+//! What a keyspace does where it has to wait, and with records that are damaged.
 
+mod ends;
 mod stalled;
 mod waiting;

@@ -76,8 +76,8 @@ impl ValueReader {
     /// value. The position of [`Read`] does not change. Of a large value it reads whole chunks of 32 KiB from the disk.
     ///
     /// # Errors
-    /// [`Closed`](crate::ErrorKind::Closed); [`Io`](crate::ErrorKind::Io); [`Corrupted`](crate::ErrorKind::Corrupted) if the bytes are not what was
-    /// written; [`MemoryLimit`](crate::ErrorKind::MemoryLimit) if others use all memory that the limit has for large values.
+    /// [`Closed`](crate::ErrorKind::Closed); [`ForkedProcess`](crate::ErrorKind::ForkedProcess); [`Io`](crate::ErrorKind::Io); [`Corrupted`](crate::ErrorKind::Corrupted) if the bytes are not what was
+    /// written; [`MemoryLimit`](crate::ErrorKind::MemoryLimit) if others use all memory that the limit has for large values; the ends of a [`Wait`](crate::Wait).
     pub fn read_at(&mut self, offset: u64, to: &mut [u8]) -> Result<usize> {
         self.inner.check_open()?;
         match &mut self.source {
@@ -104,6 +104,7 @@ impl Drop for ValueReader {
     }
 }
 
+/// The [`Error`](crate::Error) is inside of that of `std::io`: `into_inner` and `downcast` get it out.
 impl Read for ValueReader {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let count = self.read_at(self.at, to)?;
@@ -112,6 +113,7 @@ impl Read for ValueReader {
     }
 }
 
+/// A place behind the end is no error: there is nothing to read there.
 impl Seek for ValueReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {

@@ -326,7 +326,7 @@ impl Catalogue {
         let _dropping = self.dropping.lock();
         let Some(record) = self.find(name)? else { return Ok(false) };
         let dropping = self.begin_drop(name, record, room)?;
-        self.finish_drop(name, dropping)?;
+        unless_damaged(self.finish_drop(name, dropping))?;
         Ok(record.state != State::Dropping)
     }
 

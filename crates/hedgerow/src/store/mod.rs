@@ -193,22 +193,19 @@ impl Store {
 
     /// The keyspace `name`, created if there is none.
     pub fn keyspace(&self, name: &str) -> Result<PoolTree> {
-        let catalogue = &self.shared.catalogue;
-        if let Some(tree) = catalogue.get(name)? {
-            return Ok(tree);
-        }
-        if self.shared.read_only {
-            return Err(Error::new(
-                ErrorKind::KeyspaceNotFound,
-                "there is no keyspace of that name",
-            ));
-        }
-        match self.create_keyspace(name) {
-            Err(error) if error.kind() == ErrorKind::KeyspaceExists => {
-                // Another thread came first.
-                catalogue.get(name)?.ok_or(error)
+        loop {
+            if let Some(tree) = self.shared.catalogue.get(name)? {
+                return Ok(tree);
             }
-            other => other,
+            if self.shared.read_only {
+                let what = "there is no keyspace of that name";
+                return Err(Error::new(ErrorKind::KeyspaceNotFound, what));
+            }
+            match self.create_keyspace(name) {
+                // Another thread came first; what it has created may be gone again.
+                Err(error) if error.kind() == ErrorKind::KeyspaceExists => {}
+                other => return other,
+            }
         }
     }
 

@@ -224,25 +224,19 @@ impl OpenSnapshot {
     fn get_old(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Value>> {
         let mut scratch = Vec::new();
         let mut value = Value::default();
-        let (mut found, mut dropped) = (false, None);
+        let mut found = false;
         let look = || match tree.get_stamped(key, &mut value) {
             Ok((is_there, stamp)) => {
                 found = is_there;
                 Ok(stamp)
             }
             // There is no leaf any more, and what there was may be in a pinned checkpoint.
-            Err(error) if error.kind() == ErrorKind::KeyspaceDropped => {
-                dropped = Some(error);
-                Ok(NO_LEAF)
-            }
+            Err(error) if self.is_dropped_since(tree.id(), &error) => Ok(NO_LEAF),
             Err(error) => Err(error),
         };
         let seen = self.versions().read(self.ticket(), tree.id(), key, look, &mut scratch);
         match seen? {
-            Seen::Leaf => match dropped {
-                Some(error) => Err(dropped_is_too_old(error)),
-                None => Ok(found.then_some(value)),
-            },
+            Seen::Leaf => Ok(found.then_some(value)),
             Seen::Absent => Ok(None),
             Seen::Version => Ok(Some(Value::from(scratch.as_slice()))),
             Seen::Checkpoint(pin) => {
@@ -252,6 +246,12 @@ impl OpenSnapshot {
             }
             Seen::TooOld => Err(too_old()),
         }
+    }
+
+    /// Whether a look at a tree has come to nothing because that was dropped after the snapshot had begun. A drop is noted before any page goes.
+    pub fn is_dropped_since(&self, tree: TreeId, error: &Error) -> bool {
+        error.kind() == ErrorKind::KeyspaceDropped
+            && self.versions().is_dropped_since(self.ticket(), tree)
     }
 
     /// Reads a tree in a pinned checkpoint.
@@ -625,7 +625,7 @@ fn plain(found: &[u8]) -> Result<Found> {
 pub fn dropped_is_too_old(error: Error) -> Error {
     match error.kind() {
         ErrorKind::KeyspaceDropped => {
-            let what = "the keyspace was dropped after the snapshot had begun";
+            let what = "the keyspace was created or dropped after the snapshot had begun";
             Error::new(ErrorKind::SnapshotTooOld, what)
         }
         _ => error,

@@ -192,6 +192,11 @@ impl<M: Memory, P> Versions<M, P> {
         self.slots.get(snapshot.slot).state() == State::GivenUp
     }
 
+    /// Whether a tree that is gone was dropped after a snapshot had begun; of one that was given up nobody knows that.
+    pub fn is_dropped_since(&self, snapshot: &Snapshot, tree: TreeId) -> bool {
+        self.fate(tree, snapshot.at).dropped.is_some() || self.is_given_up(snapshot)
+    }
+
     /// For how long a snapshot has been open.
     pub fn age(&self, snapshot: &Snapshot) -> Duration {
         Duration::from_nanos(self.nanos().saturating_sub(snapshot.begun_nanos))

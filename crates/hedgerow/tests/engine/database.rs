@@ -299,3 +299,19 @@ fn a_bulk_load_whose_records_fail_to_come_leaves_the_keyspace_as_it_was() {
     assert_eq!(db.verify(|_| ControlFlow::Continue(())).unwrap().findings, []);
     db.close().unwrap();
 }
+
+/// Between its look for the keyspace and its creation others may come, and go again.
+#[test]
+fn a_keyspace_that_others_create_and_drop_meanwhile_can_be_had_all_the_same() {
+    let db = options(8 << 20).in_memory().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..3_000 {
+                    db.keyspace("a").unwrap();
+                    db.drop_keyspace("a").unwrap();
+                }
+            });
+        }
+    });
+}

@@ -583,3 +583,23 @@ fn a_swap_of_large_values_needs_no_more_memory_than_reading_or_writing_one() {
     assert_eq!(swapped, Swap::Swapped);
     assert!(get(&keyspace, b"swap").unwrap() == new);
 }
+
+/// Reports more bytes than it was asked for.
+struct Boaster;
+
+impl std::io::Read for Boaster {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        Ok(to.len() + 1)
+    }
+}
+
+#[test]
+fn a_stream_that_reports_more_than_it_was_asked_for_is_an_error() {
+    let db = Options::new().memory_limit_bytes(16 << 20).temporary().unwrap();
+    let keyspace = db.keyspace("wrens").unwrap();
+    for len_bytes in [1, 100, 65_535, 65_536, 200_000] {
+        let error = keyspace.put_stream(b"robin", len_bytes, Boaster).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(keyspace.get(b"robin").unwrap().is_none());
+    }
+}

@@ -571,3 +571,45 @@ fn a_transaction_whose_snapshot_was_taken_over_commits_in_a_leaf_that_others_cha
     });
     assert_sound(&db, "transactions have ended");
 }
+
+/// It is the handle that is old, and no snapshot that is taken instead would help.
+#[test]
+fn a_handle_to_a_keyspace_that_was_dropped_before_the_snapshot_says_so_and_is_not_tried_again() {
+    let disk = SimDisk::new(30);
+    let dbs = [
+        open(&options(true), &disk, OpenHow::New).unwrap(),
+        options(false).memory_limit_bytes(8 << 20).in_memory().unwrap(),
+    ];
+    for (db, is_in_file) in dbs.into_iter().zip([true, false]) {
+        let robins = db.keyspace("robins").unwrap();
+        fill(&robins, KEYS);
+        let wrens = db.keyspace("wrens").unwrap();
+        fill(&wrens, 10);
+        assert!(db.drop_keyspace("wrens").unwrap());
+        let mut runs = 0;
+        let error = db.transact(|transaction| {
+            runs += 1;
+            transaction.keyspace(&wrens)?.get(&key(1))
+        });
+        assert_eq!((error.unwrap_err().kind(), runs), (ErrorKind::KeyspaceDropped, 1));
+        let seen = db.snapshot().unwrap().keyspace(&wrens).unwrap();
+        let all_say_so = || {
+            assert_eq!(seen.get(&key(1)).unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+            for item in [seen.iter().next(), seen.iter().next_back()] {
+                assert_eq!(item.unwrap().unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+            }
+            assert_eq!(seen.count().unwrap_err().kind(), ErrorKind::KeyspaceDropped);
+        };
+        all_say_so();
+        if is_in_file {
+            for round in 1..4 {
+                for n in 0..KEYS {
+                    robins.put(&key(n), &value(n, round)).unwrap();
+                }
+                db.checkpoint().unwrap();
+            }
+            assert_eq!(db.stats().unwrap().snapshots.pinned, 1, "a checkpoint has the snapshot");
+            all_say_so();
+        }
+    }
+}

@@ -405,7 +405,9 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let second = transaction.savepoint().unwrap();
     handle.put(b"gone", b"").unwrap();
     transaction.roll_back_to(&first).unwrap();
-    assert_eq!(kind(transaction.roll_back_to(&second)), ErrorKind::InvalidArgument);
+    let error = transaction.roll_back_to(&second).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("behind one that was rolled back to"), "{error}");
     transaction.roll_back_to(&first).unwrap();
     assert!(handle.get(b"gone").unwrap().is_none());
     // Reversed bounds are empty.
@@ -489,6 +491,8 @@ fn found(of: &impl Records) -> (Option<Vec<u8>>, u64, Vec<Vec<u8>>) {
     let keys = of.iter().keys().map(|key| key.unwrap().to_vec());
     let keys: Vec<Vec<u8>> = keys.collect();
     assert_eq!(last.as_ref(), keys.last());
+    assert_eq!(of.first().unwrap(), of.iter().next().transpose().unwrap());
+    assert_eq!(of.last().unwrap(), of.iter().next_back().transpose().unwrap());
     assert_eq!(of.prefix(b"x").count() + of.range(&b"y"[..]..).count(), keys.len());
     (of.get(b"x").unwrap().map(Vec::from), of.count().unwrap(), keys)
 }
@@ -504,8 +508,12 @@ fn reads_are_the_same_for_all_that_have_records_and_figures_tell_how_transaction
     assert_eq!(found(&handle), before);
     keyspace.put(b"x", b"later").unwrap();
     keyspace.remove(b"y").unwrap();
-    assert_eq!(found(&snapshot.keyspace(&keyspace).unwrap()), before);
+    let seen = snapshot.keyspace(&keyspace).unwrap();
+    assert_eq!(found(&seen), before);
     assert_eq!(found(&handle), before);
+    assert_eq!((seen.name(), handle.name()), ("k", "k"));
+    assert_eq!(snapshot.open_keyspace("k").unwrap().unwrap().name(), "k");
+    assert_eq!((&seen).into_iter().count(), (&handle).into_iter().count());
     assert_eq!(handle.fetch_add(b"n", 3).unwrap(), 0);
     assert_eq!(handle.fetch_add(b"n", -5).unwrap(), 3);
     assert_eq!(kind(handle.fetch_add(b"x", 1)), ErrorKind::InvalidArgument);
@@ -559,4 +567,56 @@ fn a_function_is_run_again_for_as_long_and_as_often_as_its_options_say() {
     assert_eq!(kind, ErrorKind::Conflict);
     assert!(runs > 3, "{runs} runs in a tenth of a second");
     assert!(begun.elapsed().as_secs() < 30, "it has an end");
+}
+
+/// In memory a large value that was replaced goes when no snapshot sees it any more. A step of a cursor may be the first to notice.
+#[test]
+fn a_snapshot_that_is_too_old_for_a_large_value_is_tried_again_as_well() {
+    const AGE: Duration = Duration::from_millis(100);
+    let options = Options::new().memory_limit_bytes(16 << 20).max_snapshot_age(AGE);
+    let db = options.in_memory().unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let old = vec![1; 10_000];
+    for name in [b"x", b"y"] {
+        keyspace.put(name, &old).unwrap();
+    }
+    let mut runs = 0;
+    let lens = db.transact(|transaction| {
+        let handle = transaction.keyspace(&keyspace)?;
+        let mut cursor = handle.cursor();
+        let first = cursor.next_record()?.unwrap().1.len();
+        runs += 1;
+        if runs == 1 {
+            std::thread::sleep(2 * AGE);
+            // Whoever begins a snapshot gives up those that are too old.
+            drop(db.snapshot()?);
+            keyspace.put(b"y", &[2; 9_000])?;
+            drop(db.snapshot()?);
+        }
+        Ok::<_, Error>((first, cursor.next_record()?.unwrap().1.len()))
+    });
+    assert_eq!((lens.unwrap(), runs), ((10_000, 9_000), 2));
+}
+
+#[test]
+fn an_iterator_has_the_changes_that_there_were_when_it_was_made() {
+    let (db, keyspace) = memory();
+    for isolation in BOTH {
+        let transaction = db.transaction(isolation);
+        let handle = transaction.keyspace(&keyspace).unwrap();
+        handle.put(b"m", b"0").unwrap();
+        let (mut all, mut some) = (handle.iter(), handle.prefix(b"a"));
+        let mut names = handle.range::<&[u8]>(..).keys();
+        handle.put(b"a", b"1").unwrap();
+        handle.remove(b"m").unwrap();
+        assert_eq!(all.next().unwrap().unwrap().0, b"m");
+        handle.put(b"z", b"1").unwrap();
+        assert_eq!(all.next_back().unwrap().unwrap().0, b"y");
+        assert!(some.next().is_none());
+        assert_eq!(names.next().unwrap().unwrap(), b"m");
+        // Of those that are made now, both ends have all.
+        assert_eq!(handle.first().unwrap().unwrap().0, b"a");
+        assert_eq!(handle.last().unwrap().unwrap().0, b"z");
+        assert_eq!(handle.count().unwrap(), 4);
+    }
 }

@@ -464,3 +464,39 @@ fn a_wait_for_memory_for_large_values_ends_and_poisons_nothing() {
     assert!(report.is_clean(), "{:?}", report.findings);
     db.close().unwrap();
 }
+
+/// The reads and changes of one call share its time, and so does what it calls in between.
+#[test]
+fn the_steps_of_one_call_share_the_time_that_it_may_wait() {
+    const TIME: Duration = Duration::from_millis(400);
+    let db = Options::new().page_bytes(PAGE_BYTES).memory_limit_bytes(8 << 20).in_memory().unwrap();
+    let keyspace = db.create_keyspace("birds").unwrap();
+    keyspace.put(b"large", &[1; 10_000]).unwrap();
+    let (pool, root) = (keyspace.tree().pool().clone(), keyspace.tree().root());
+    let latch = pool.head(pool.translate(root).unwrap()).latch();
+    let bounded = keyspace.clone().with_wait(Wait::For(TIME));
+    for key in [&b"large"[..], b"none"] {
+        for way in 0..3 {
+            let is_in_time = (0..5).any(|_| {
+                let mut held = None;
+                let mut meets_an_obstacle = || {
+                    sleep(3 * TIME / 4);
+                    held.get_or_insert_with(|| latch.exclusive());
+                    b"new"
+                };
+                let since = Moment::now();
+                let ended = match way {
+                    0 if key == b"large" => return true,
+                    0 => bounded.get_or_insert_with(key, || &meets_an_obstacle()[..]).map(drop),
+                    1 => bounded.fetch_update(key, |_| Some(meets_an_obstacle())).map(drop),
+                    _ => bounded.update_and_fetch(key, |_| Some(meets_an_obstacle())).map(drop),
+                };
+                let took = since.elapsed();
+                held.unwrap().release_unchanged();
+                assert_eq!(ended.unwrap_err().kind(), ErrorKind::Timeout);
+                took >= TIME && took < 3 * TIME / 2
+            });
+            assert!(is_in_time, "{way} of {key:?}");
+        }
+    }
+}

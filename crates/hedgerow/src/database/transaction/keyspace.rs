@@ -17,7 +17,7 @@ use crate::database::stretch::{Stretch, Stretches, Wanted};
 use crate::database::values::Seen;
 use crate::database::view::View;
 use crate::error::Result;
-use crate::store::{OpenSnapshot, PoolTree};
+use crate::store::{Found, OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
@@ -27,7 +27,8 @@ use std::ops::{Bound, RangeBounds};
 /// A keyspace in a [`Transaction`](crate::Transaction), as that sees it. Cloning it is cheap. `Send + Sync`. It does not keep the transaction from
 /// ending; then every call is [`TransactionEnded`](crate::ErrorKind::TransactionEnded).
 ///
-/// A cursor or an iterator has the transaction's own changes as they were when it was made.
+/// A cursor or an iterator has the transaction's own changes as they were when it was made. In a serializable transaction each of its steps copies the
+/// key, and takes the transaction's lock for a moment.
 #[derive(Clone)]
 pub struct TransactionKeyspace {
     view: TransactionView,
@@ -46,13 +47,14 @@ reads!(
 
 /// # Changes
 ///
-/// They are kept by the transaction, and are made by its commit. Errors of all of them: [`TransactionEnded`](crate::ErrorKind::TransactionEnded);
+/// They are kept by the transaction, and are made by its commit. One copies the changes in its keyspace once if a cursor or an iterator made since the last copy
+/// lives. Errors of all of them: [`Closed`](crate::ErrorKind::Closed); [`ForkedProcess`](crate::ErrorKind::ForkedProcess); [`TransactionEnded`](crate::ErrorKind::TransactionEnded);
 /// [`KeyTooLong`](crate::ErrorKind::KeyTooLong); [`RecordTooLarge`](crate::ErrorKind::RecordTooLarge); [`TransactionTooLarge`](crate::ErrorKind::TransactionTooLarge).
 /// Nothing has changed then.
 impl TransactionKeyspace {
     #[inline]
     pub(super) fn new(state: Arc<State>, tree: UsedTree) -> TransactionKeyspace {
-        TransactionKeyspace { view: TransactionView { state, tree } }
+        TransactionKeyspace { view: TransactionView { state, tree, changes: None } }
     }
 
     #[inline]
@@ -60,17 +62,31 @@ impl TransactionKeyspace {
         &self.view
     }
 
+    fn named(&self) -> &str {
+        &self.view.tree.of(&self.view.state.inner().opened).name
+    }
+
     fn shared_view(&self) -> Arc<dyn View> {
-        Arc::new(self.view.clone())
+        let TransactionView { state, tree, .. } = self.view.clone();
+        let id = self.view.tree().id();
+        // Of one that has ended the first step says so.
+        let changes = state.inner().check_open().and_then(|()| {
+            state.with_body(|body| match body.is_empty() {
+                true => Ok(None),
+                false => Ok(body.with_all().writes.of(id).cloned()),
+            })
+        });
+        Arc::new(TransactionView { state, tree, changes: changes.unwrap_or(None) })
     }
 
     /// The value of `key`, which nobody else may have changed by the commit, in any isolation: [`Conflict`](crate::ErrorKind::Conflict) otherwise. In a
-    /// serializable transaction this holds of every read.
+    /// serializable transaction this holds of every read. A transaction that changes nothing has no conflict.
     ///
     /// # Errors
     /// Those of [`TransactionKeyspace::get`].
     pub fn get_for_update(&self, key: &[u8]) -> Result<Option<Value>> {
         let (state, tree) = (&self.view.state, self.view.tree());
+        state.inner().check_open()?;
         let used = (tree.id(), &self.view.tree);
         if is_long(tree, key) {
             let place = self.view.spot(key)?.first;
@@ -213,24 +229,8 @@ impl TransactionKeyspace {
         self.fetch_update(key, |_| None::<&[u8]>)
     }
 
-    /// The record of the least key; `None` if there is none.
-    ///
-    /// # Errors
-    /// Those of [`TransactionKeyspace::get`].
-    pub fn first(&self) -> Result<Option<(Value, Value)>> {
-        self.iter().next().transpose()
-    }
-
-    /// The record of the greatest key; `None` if there is none.
-    ///
-    /// # Errors
-    /// Those of [`TransactionKeyspace::get`].
-    pub fn last(&self) -> Result<Option<(Value, Value)>> {
-        self.iter().next_back().transpose()
-    }
-
     /// Removes the record of the least key, and returns it; `None` if there is none. A queue: of several transactions that take the same
-    /// record one commits, and the others have a conflict.
+    /// record one commits, and the others have a conflict. It walks over the transaction's own removals each time.
     ///
     /// # Errors
     /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
@@ -238,7 +238,7 @@ impl TransactionKeyspace {
         self.pop(self.first()?)
     }
 
-    /// Removes the record of the greatest key, and returns it; `None` if there is none.
+    /// [`TransactionKeyspace::pop_first`] at the other end: the record of the greatest key.
     ///
     /// # Errors
     /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`].
@@ -329,6 +329,8 @@ impl TransactionKeyspace {
 struct TransactionView {
     state: Arc<State>,
     tree: UsedTree,
+    /// Those of the transaction in this tree when a cursor or an iterator was made, which sees no others.
+    changes: Option<Arc<TreeWrites>>,
 }
 
 impl View for TransactionView {
@@ -378,17 +380,10 @@ impl View for TransactionView {
     }
 
     fn stretches(&self) -> Box<dyn Stretches> {
-        let tree = self.tree().id();
-        // Of one that has ended the first step says so.
-        let writes = self.state.with_body(|body| match body.is_empty() {
-            true => Ok(None),
-            false => Ok(body.with_all().writes.of(tree).cloned()),
-        });
-        let writes = writes.unwrap_or(None);
         Box::new(TransactionStretches {
             state: self.state.clone(),
             tree: self.tree.clone(),
-            writes,
+            writes: self.changes.clone(),
             base: None,
             below: Stretch::default(),
             growing: None,
@@ -397,6 +392,11 @@ impl View for TransactionView {
 
     fn snapshot(&self) -> Result<Arc<OpenSnapshot>> {
         self.state.snapshot(self.tree().wait())
+    }
+
+    fn resolve(&self, found: &[u8]) -> Result<Found> {
+        let found = self.snapshot()?.resolve(found, self.tree().wait());
+        found.map_err(|error| self.state.remember(error))
     }
 
     #[inline]

@@ -11,6 +11,8 @@ mod few;
 mod keyspace;
 mod long;
 mod reads;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
 mod transact;
 mod writes;
 
@@ -44,7 +46,7 @@ use writes::Writes;
 #[non_exhaustive]
 pub enum Isolation {
     /// As if all transactions had run one after the other, in the order of their commits. What a transaction has read, gaps between records and ends of
-    /// ranges included, must be unchanged at its commit.
+    /// ranges included, must be unchanged at its commit. A transaction that changes nothing takes its place at its snapshot; its commit compares nothing.
     #[default]
     Serializable,
     /// All reads are of one moment, and no other transaction has changed since then what this one changes or has read with
@@ -68,10 +70,11 @@ const READS_SHARE: u64 = 64;
 /// Dropping a transaction aborts it. `Send + Sync`: several threads may use one transaction, each call is atomic. It keeps its
 /// database open.
 ///
-/// **Limits.** The changes are kept in memory, beside the memory limit, and take at most an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes).
+/// **Limits.** The changes are kept in memory, beside the memory limit, and take, with 32 bytes for each, a little less than an eighth of
+/// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) at most; without a log, and in memory, a sixteenth of the memory limit.
 /// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large to be made at one stroke, as a large [`WriteBatch`](crate::WriteBatch)
 /// is, or has read more leaves than an eighth of the pool's frames, takes two checkpoints, and is made while the changes of other threads wait. Without a log, and
-/// in memory, that is too large.
+/// in memory, that is too large, at the commit.
 pub struct Transaction {
     state: Arc<State>,
 }
@@ -285,7 +288,8 @@ impl Transaction {
     /// A keyspace as the transaction sees it. It may be kept, and can be used until the transaction ends.
     ///
     /// # Errors
-    /// [`ForeignKeyspace`](ErrorKind::ForeignKeyspace); [`TransactionEnded`](ErrorKind::TransactionEnded).
+    /// [`ForeignKeyspace`](ErrorKind::ForeignKeyspace); [`TransactionEnded`](ErrorKind::TransactionEnded); [`Closed`](ErrorKind::Closed);
+    /// [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn keyspace(&self, of: &Keyspace) -> Result<TransactionKeyspace> {
         let state = &self.state;
         state.inner().check_open()?;
@@ -315,7 +319,7 @@ impl Transaction {
     /// transaction ends, or an earlier savepoint is rolled back to.
     ///
     /// # Errors
-    /// [`TransactionEnded`](ErrorKind::TransactionEnded).
+    /// [`TransactionEnded`](ErrorKind::TransactionEnded); [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
     pub fn savepoint(&self) -> Result<Savepoint> {
         self.state.inner().check_open()?;
         self.state.with_body(|body| {
@@ -333,7 +337,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for the savepoint of another transaction, or one behind another that was rolled back to;
-    /// [`TransactionEnded`](ErrorKind::TransactionEnded). Nothing has changed then.
+    /// [`TransactionEnded`](ErrorKind::TransactionEnded); [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess). Nothing has changed then.
     pub fn roll_back_to(&self, savepoint: &Savepoint) -> Result<()> {
         self.state.inner().check_open()?;
         self.state.with_body(|body| {
@@ -341,8 +345,7 @@ impl Transaction {
             let many = body.with_all();
             let found = many.savepoints.get(&savepoint.number).filter(|_| is_ours);
             let Some(writes) = found else {
-                let what =
-                    "the savepoint is not one of this transaction, or was rolled back itself";
+                let what = "the savepoint is not one of this transaction, or lies behind one that was rolled back to";
                 return Err(Error::new(ErrorKind::InvalidArgument, what));
             };
             many.writes = writes.clone();
@@ -360,7 +363,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if it was too large for one stroke and could not be finished: see [`Database::write`].
-    /// After these nothing has changed: [`Conflict`](ErrorKind::Conflict); [`TransactionTooLarge`](ErrorKind::TransactionTooLarge);
+    /// After these nothing has changed, but for `DurabilityUnknown` and `NotYetDurable`, after which all is made: [`Conflict`](ErrorKind::Conflict); [`TransactionTooLarge`](ErrorKind::TransactionTooLarge);
     /// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld); [`TransactionEnded`](ErrorKind::TransactionEnded);
     /// the [errors of changes](Keyspace#errors-of-changes).
     pub fn commit(self) -> Result<Lsn> {

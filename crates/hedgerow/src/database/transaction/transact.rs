@@ -71,8 +71,8 @@ impl TransactOptions {
     }
 }
 
-/// The pause before the first retry; before each later one it is twice as long, up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_micros(50);
+/// The pause before the first retry is shorter than this, by a half at most; before each later one this is twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
 impl Database {
@@ -141,7 +141,7 @@ impl Database {
             if left == 0 || !is_worth_it {
                 return Err(error);
             }
-            let jitter = random::seed() % (pause.as_micros() as u64).max(1);
+            let jitter = random::seed() % (pause.as_micros() as u64 / 2);
             let Ok(nap) = waiting.nap_of(pause / 2 + Duration::from_micros(jitter)) else {
                 return Err(error);
             };
