@@ -31,6 +31,10 @@ impl Log {
         let mut state = self.state.lock();
         state.flushing = false;
         let woken = state.waiters.take_served(self.durable());
+        // They came while this flush was under way, and the thread has left it to this flusher since.
+        if state.waiters.has_task() {
+            self.work.notify_all();
+        }
         self.tell_of_room(state);
         woken.wake();
     }

@@ -35,6 +35,11 @@ const KEPT_PLACES: usize = 2;
 /// Bytes written with one call when a place is made.
 const WRITE_BYTES: usize = 64 << 10;
 
+/// Not asked for when a place is made: that there is no memory would end the log, with which nothing is wrong.
+#[repr(align(4096))]
+struct Zeros([u8; WRITE_BYTES]);
+static ZEROS: Zeros = Zeros([0; WRITE_BYTES]);
+
 impl Places {
     /// No segment yet; the next is `first`.
     ///
@@ -131,12 +136,11 @@ impl Places {
         let len = self.size.file_bytes() as usize;
         // Whoever runs out of room is told now, not halfway.
         reserve(file, begin, len as u64)?;
-        let zeros = AlignedBuffer::zeroed(len.min(WRITE_BYTES))?;
         let writes: Vec<WriteRequest<'_>> = (0..len)
             .step_by(WRITE_BYTES)
             .map(|at| WriteRequest {
                 offset_bytes: begin + at as u64,
-                buf: &zeros[..(len - at).min(WRITE_BYTES)],
+                buf: &ZEROS.0[..(len - at).min(WRITE_BYTES)],
             })
             .collect();
         file.write_batch(&writes)

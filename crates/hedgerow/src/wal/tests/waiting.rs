@@ -113,6 +113,48 @@ fn a_task_is_told_of_the_end_of_the_log_and_so_is_one_that_comes_later() {
     assert_eq!(read(&disk.crash(1), &from()).unwrap(), [0], "nothing is flushed by the end");
 }
 
+/// The log's thread leaves the flush that is under way to whoever makes it, and is told when that has ended.
+#[test]
+fn a_task_that_comes_while_a_commit_flushes_does_not_wait_for_the_interval() {
+    let disk = SimDisk::new(35);
+    let (begun, begins) = channel();
+    let (goes_on, go_on) = channel::<()>();
+    let go_on = Mutex::new(go_on);
+    let before_write = Box::new(move || {
+        begun.send(()).ok();
+        // Whoever comes after the test has let all go on does not wait.
+        go_on.lock().recv().ok();
+        Ok(())
+    });
+    let interval = Duration::from_secs(100_000);
+    let how = LogOptions { interval, threaded: true, before_write, ..options() };
+    let log = begin_as(&disk, &header(), how);
+    let running = run(&log);
+    put(&log, 0, 100).unwrap();
+    let flusher = {
+        let log = log.clone();
+        thread::spawn_named("flusher", move || log.flush().map(drop)).unwrap()
+    };
+    begins.recv().unwrap();
+    let end = put(&log, 1, 100).unwrap();
+    let woken = Arc::<Woken>::default();
+    assert_eq!(poll(&log, end, &woken), Poll::Pending);
+    // The thread has been told, and has gone to sleep again.
+    thread::sleep(Duration::from_millis(100));
+    drop(goes_on);
+    flusher.join().unwrap().unwrap();
+    // To poll again would tell the thread again.
+    let mut looks = 0;
+    while *woken.0.lock() == 0 {
+        looks += 1;
+        assert!(looks < 10_000, "nobody wakes the task");
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(poll(&log, end, &woken), Poll::Ready(Ok(())));
+    log.stop();
+    running.join().unwrap();
+}
+
 /// The flusher says how far the log is durable before it takes out those who wait: who looks in between finds it.
 #[test]
 fn a_task_that_comes_while_its_flush_ends_does_not_wait_for_the_next() {
