@@ -300,4 +300,13 @@ pub const LINES: &[Bug] = &[
         "promise_forgotten",
         &[RANDOM],
     ),
+    line(
+        "S49",
+        "what was loaded is not there for snapshots that were given up",
+        "given_up_forget_loads",
+        &[plain(
+            "lib",
+            "database::tests::given_up::a_snapshot_that_was_given_up_does_not_see_what_was_loaded_after_it",
+        )],
+    ),
 ];

@@ -1,5 +1,6 @@
 //! What a keyspace does where it has to wait, and with records that are damaged.
 
 mod ends;
+mod given_up;
 mod stalled;
 mod waiting;

@@ -80,6 +80,12 @@ impl Slot {
         }
     }
 
+    /// The moment of a snapshot that has not ended, given up or not; zero of one that is pending.
+    fn moment(&self) -> Option<Lsn> {
+        let word = self.word.load(Acquire);
+        (word != EMPTY).then_some(Lsn(word >> MARK_BITS))
+    }
+
     /// The moment of a pending snapshot, and when it was begun, in nanoseconds.
     pub(super) fn set_at(&self, at: Lsn, begun_nanos: u64) {
         assert!(at.0 >> (u64::BITS - MARK_BITS) == 0, "no log is so long");
@@ -253,5 +259,10 @@ impl Slots {
             State::At(at) | State::Pinned(at, _) => Some(at),
         };
         self.all().filter_map(at).min()
+    }
+
+    /// The same of all that have not ended: one that was given up still has to be told that it is too old.
+    pub(super) fn oldest_open(&self) -> Option<Lsn> {
+        self.all().filter_map(Slot::moment).min()
     }
 }

@@ -265,12 +265,12 @@ impl<M: Memory, P> Versions<M, P> {
 
     /// Notes that all records of a tree, which had none, were loaded with this LSN: before anybody can see them.
     pub fn note_load(&self, tree: TreeId, lsn: Lsn) {
-        self.loads.note(tree, lsn, || self.slots.oldest());
+        self.loads.note(tree, lsn, || self.slots.oldest_open());
     }
 
     /// Notes that a tree was dropped with this LSN: before any page of it goes.
     pub fn note_drop(&self, tree: TreeId, lsn: Lsn) {
-        self.drops.note(tree, lsn, || self.slots.oldest());
+        self.drops.note(tree, lsn, || self.slots.oldest_open());
     }
 
     /// What has become of a tree behind a snapshot's moment. To be asked after the look at a leaf.

@@ -6,7 +6,7 @@
 
 use crate::types::{Lsn, TreeId};
 use hedgerow_sync::primitive::Mutex;
-use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*, fence};
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Unbounded};
 
@@ -24,6 +24,8 @@ impl Since {
     /// Notes that it has happened to a tree with this LSN. `oldest` tells the oldest moment of a snapshot now; what all see, or none, is
     /// nobody's concern.
     pub(super) fn note(&self, tree: TreeId, lsn: Lsn, oldest: impl FnOnce() -> Option<Lsn>) {
+        // Between the step of the order and the look at the slots, as whoever begins a snapshot has one between slot and order.
+        fence(SeqCst);
         let mut trees = self.trees.lock();
         match oldest() {
             Some(oldest) => {

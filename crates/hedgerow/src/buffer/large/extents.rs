@@ -95,14 +95,15 @@ impl BufferPool {
     /// waits for that.
     fn discard_held(&self, value: &[u8]) {
         let Some(held) = Held::decode(value) else { return };
-        match self.versions().is_some_and(PoolVersions::are_kept) {
-            false => self.release_held(&held),
-            true => {
+        match self.versions().filter(|versions| versions.are_kept()) {
+            None => self.release_held(&held),
+            Some(versions) => {
                 // The change was made before.
                 let changed = self.last_lsn();
                 let mut old = self.old_values.lock();
                 old.push((changed, held));
-                if old.len().is_multiple_of(OLD_VALUES_EACH) {
+                // Versions are kept for a while behind the last snapshot.
+                if old.len().is_multiple_of(OLD_VALUES_EACH) || versions.oldest().is_none() {
                     drop(old);
                     self.release_old_values();
                 }

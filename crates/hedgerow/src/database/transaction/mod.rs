@@ -492,8 +492,16 @@ impl State {
     fn bound_reads(&self, body: &mut Body) {
         let most = self.inner().store.pool().budget().limit_bytes() / READS_SHARE;
         let reads = &mut body.many().reads;
-        while reads.len_bytes() > most && reads.all().len() > 1 {
+        loop {
+            let before = reads.len_bytes();
+            if before <= most {
+                return;
+            }
             reads.halve();
+            // Two keys may be longer than that.
+            if reads.len_bytes() >= before {
+                return;
+            }
         }
     }
 

@@ -1,6 +1,7 @@
-//! That calls ask whether the database can be used before they take the transaction's lock: in a forked process it may be held for ever.
+//! What only the inside of a transaction shows: that calls ask whether the database can be used before they take its lock, which in a
+//! forked process may be held for ever, and that what it remembers of its reads has a bound.
 
-use super::{Isolation, TransactionKeyspace};
+use super::{Isolation, READS_SHARE, TransactionKeyspace};
 use crate::{ErrorKind, Options};
 use hedgerow_sync::primitive::thread::{sleep, spawn_named};
 use std::time::Duration;
@@ -33,4 +34,28 @@ fn what_cannot_be_used_any_more_is_refused_without_the_lock_of_the_transaction()
         assert_eq!(caller.join().unwrap(), Some(ErrorKind::Closed));
     }
     drop(held);
+}
+
+/// Also when all that was read has become one interval.
+#[test]
+fn what_a_transaction_remembers_of_its_reads_has_a_bound() {
+    const LIMIT_BYTES: u64 = 4 << 20;
+    let db = Options::new().memory_limit_bytes(LIMIT_BYTES).in_memory().unwrap();
+    let keyspace = db.keyspace("birds").unwrap();
+    keyspace.bulk_load((0..2_000_u64).map(|n| (n.to_be_bytes(), [1])), 90).unwrap();
+    let transaction = db.transaction(Isolation::Serializable);
+    let handle = transaction.keyspace(&keyspace).unwrap();
+    let len_bytes = || transaction.state.with_body(|body| Ok(body.many().reads.len_bytes()));
+    for n in 0..6_000_u64 {
+        let first = handle.range(0_u64.to_be_bytes()..).next().unwrap().unwrap();
+        assert_eq!(*first.0, 0_u64.to_be_bytes());
+        let key = (n * 977 % 2_000).to_be_bytes();
+        assert!(handle.get(&key).unwrap().is_some());
+        let bytes = len_bytes().unwrap();
+        assert!(bytes <= LIMIT_BYTES / READS_SHARE, "{bytes} bytes of {n}");
+    }
+    keyspace.put(&7_u64.to_be_bytes(), b"other").unwrap();
+    handle.put(b"mine", b"1").unwrap();
+    drop(handle);
+    assert_eq!(transaction.commit().unwrap_err().kind(), ErrorKind::Conflict);
 }

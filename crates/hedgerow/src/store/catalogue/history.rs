@@ -10,6 +10,7 @@ use super::{Catalogue, PoolTree, Record, State};
 use crate::buffer::BufferPool;
 use crate::error::Result;
 use crate::types::{Lsn, TreeId};
+use hedgerow_sync::primitive::atomic::{Ordering::SeqCst, fence};
 use std::collections::BTreeMap;
 
 /// See the head of the file.
@@ -28,7 +29,8 @@ impl History {
     /// Notes that a name has meant `before` until a change with this LSN.
     pub(super) fn note(&mut self, pool: &BufferPool, lsn: Lsn, name: &str, before: Option<Record>) {
         let Some(versions) = pool.versions() else { return };
-        // Whoever begins a snapshot later reads the log's end later, so none of the earlier entries concerns it.
+        // Whoever begins a snapshot later reads the log's end later, so none of the earlier entries concerns it: he has a barrier, too.
+        fence(SeqCst);
         match versions.oldest() {
             None => self.entries.retain(|entry| entry.lsn >= lsn),
             Some(oldest) => self.entries.retain(|entry| entry.lsn > oldest),
