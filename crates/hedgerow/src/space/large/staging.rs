@@ -379,10 +379,13 @@ impl Staging {
         let count = count.min(u64::BITS as usize);
         let first_bytes = place_of(0).0;
         let number = |chunk: &Chunk| {
-            let index = (chunk.offset_bytes.checked_sub(first_bytes)? / stride as u64) as usize;
-            let is_asked =
-                index < count && place_of(index) == (chunk.offset_bytes, chunk.len_bytes);
-            is_asked.then_some(index)
+            let behind = chunk.offset_bytes.checked_sub(first_bytes)?;
+            // There may be thousands, so most are told apart without a division.
+            if behind >= (count * stride) as u64 {
+                return None;
+            }
+            let index = (behind / stride as u64) as usize;
+            (place_of(index) == (chunk.offset_bytes, chunk.len_bytes)).then_some(index)
         };
         let staged = self.staged.lock();
         let found = staged.chunks().filter_map(|(chunk, _)| number(chunk));
