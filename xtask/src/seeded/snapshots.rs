@@ -306,7 +306,7 @@ pub const LINES: &[Bug] = &[
         "given_up_forget_loads",
         &[plain(
             "lib",
-            "database::tests::given_up::a_snapshot_that_was_given_up_does_not_see_what_was_loaded_after_it",
+            "database::tests::given_up::a_transaction_whose_snapshot_was_given_up_does_not_pass_over_what_was_loaded_after_it",
         )],
     ),
 ];

@@ -212,14 +212,25 @@ fn a_value_whose_later_part_finds_no_room_is_given_up() {
     }
 }
 
-/// Whoever closes it takes a last checkpoint then.
+/// Whoever closes it takes a last checkpoint then. Most puts meet it while their chunks are staged.
 #[test]
 fn a_put_that_meets_a_close_does_not_poison_the_store() {
-    let store = of_short_chunks(&SimDisk::new(5));
-    store.shared.slots.as_ref().unwrap().close_file();
-    let refused = store.place(&value(2, 150_000), 200, &crate::Wait::Forever);
-    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);
-    store.shared.pool.check_poison().unwrap();
+    for n in 0..20 {
+        let store = Arc::new(of_short_chunks(&SimDisk::new(n)));
+        let theirs = store.clone();
+        let putting = thread::spawn_named("puts", move || {
+            loop {
+                match theirs.place(&value(2, 400_000), 200, &crate::Wait::Forever) {
+                    Ok(placed) => drop(placed),
+                    Err(error) => return error.kind(),
+                }
+            }
+        });
+        thread::sleep(Duration::from_millis(10));
+        store.shared.slots.as_ref().unwrap().close_file();
+        assert_eq!(putting.unwrap().join().unwrap(), ErrorKind::Closed);
+        store.shared.pool.check_poison().unwrap();
+    }
 }
 
 /// And does not ask the thread to try again until the time is over.
