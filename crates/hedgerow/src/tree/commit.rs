@@ -81,8 +81,14 @@ enum Tried {
     Done(Lsn),
     /// There are more leaves than may be, or more old versions than there is room for.
     TooMany,
-    /// There is room in its leaf for the changes from `first` on, but not for that at `at` as well.
-    Full { first: usize, at: usize },
+    /// Leaves do not take all their changes.
+    Full(Vec<Full>),
+}
+
+/// There is room in a leaf for the changes from `first` on, but not for that at `at` as well.
+struct Full {
+    first: usize,
+    at: usize,
 }
 
 struct Commit<'c, P: PagePool> {
@@ -146,8 +152,8 @@ impl Stroke {
             match tried {
                 Ok(Tried::Done(lsn)) => break lsn,
                 Ok(Tried::TooMany) => return Ok(None),
-                Ok(Tried::Full { first, at }) => {
-                    commit.make_room(first, at, retry.get_or_insert_with(new))?;
+                Ok(Tried::Full(leaves)) => {
+                    commit.make_room(&leaves, retry.get_or_insert_with(new))?;
                 }
                 Err(stop) => commit.after(stop, retry.get_or_insert_with(new))?,
             }
@@ -206,18 +212,20 @@ impl<'c, P: PagePool> Commit<'c, P> {
         Ok(())
     }
 
-    /// Splits the leaf of a change that it does not take beside those from `first` on.
+    /// Splits the leaves that do not take all their changes: all of them before the next try, which looks at every leaf.
     #[cold]
-    fn make_room(&mut self, first: usize, at: usize, retry: &mut Retry<'c, P>) -> Result<()> {
-        let Write { tree, key, value } = self.writes[at];
-        let value_bytes = value.map_or(0, <[u8]>::len);
-        // Splits for single keys never end: for each alone there is room.
-        let room = match at.checked_sub(1).filter(|_| at > first) {
-            Some(below) => Room::Apart { low: self.writes[below].key, high: key, value_bytes },
-            None => Room::Record { key, value_bytes },
-        };
-        retry.turn_to(tree.root);
-        tree.make_room(key, room, Purpose::Take, retry)?;
+    fn make_room(&mut self, leaves: &[Full], retry: &mut Retry<'c, P>) -> Result<()> {
+        for &Full { first, at } in leaves {
+            let Write { tree, key, value } = self.writes[at];
+            let value_bytes = value.map_or(0, <[u8]>::len);
+            // Splits for single keys never end: for each alone there is room.
+            let room = match at.checked_sub(1).filter(|_| at > first) {
+                Some(below) => Room::Apart { low: self.writes[below].key, high: key, value_bytes },
+                None => Room::Record { key, value_bytes },
+            };
+            retry.turn_to(tree.root);
+            tree.make_room(key, room, Purpose::Take, retry)?;
+        }
         retry.after_room()
     }
 
@@ -229,8 +237,9 @@ impl<'c, P: PagePool> Commit<'c, P> {
             return self.make_latched(retry);
         }
         self.check_unchanged()?;
-        if let Some(full) = self.fit()? {
-            return Ok(full);
+        let full = self.fit()?;
+        if !full.is_empty() {
+            return Ok(Tried::Full(full));
         }
         self.allocate();
         let stay = self.enter()?;
@@ -362,8 +371,9 @@ impl<'c, P: PagePool> Commit<'c, P> {
         Ok(())
     }
 
-    /// Shows of each leaf that it takes its changes, as long as its version is the one that was looked at; or says which one does not.
-    fn fit(&mut self) -> Result<Option<Tried>, Restart> {
+    /// Shows of each leaf that it takes its changes, as long as its version is the one that was looked at; or says which ones do not.
+    fn fit(&mut self) -> Result<Vec<Full>, Restart> {
+        let mut full = Vec::new();
         for found in self.leaves.iter().filter(|found| found.at.is_none()) {
             let writes = &self.writes[found.writes.clone()];
             let leaf = Leaf::new(found.page.bytes());
@@ -375,10 +385,10 @@ impl<'c, P: PagePool> Commit<'c, P> {
             found.page.validate()?;
             if let Some(at) = first_without_room(&mut self.scratch, writes) {
                 let first = found.writes.start;
-                return Ok(Some(Tried::Full { first, at: first + at }));
+                full.push(Full { first, at: first + at });
             }
         }
-        Ok(None)
+        Ok(full)
     }
 
     /// All memory that is needed while leaves are latched.
@@ -415,18 +425,19 @@ impl<'c, P: PagePool> Commit<'c, P> {
         let mut latched = self.nothing_latched();
         let stay = self.enter()?;
         let patience = retry.patience();
+        let mut full = Vec::new();
         for at in 0..self.leaves.len() {
             match self.latch_and_look(at, patience, &mut latched) {
-                Ok(None) => {}
-                Ok(Some(full)) => {
-                    latched.release();
-                    return Ok(full);
-                }
+                Ok(found) => full.extend(found),
                 Err(stop) => {
                     latched.release();
                     return Err(stop);
                 }
             }
+        }
+        if !full.is_empty() {
+            latched.release();
+            return Ok(Tried::Full(full));
         }
         self.change(latched, &stay)
     }
@@ -456,7 +467,7 @@ impl<'c, P: PagePool> Commit<'c, P> {
         at: usize,
         patience: &Patience<'_>,
         latched: &mut Latched<'c, P>,
-    ) -> Result<Option<Tried>, Stop> {
+    ) -> Result<Option<Full>, Stop> {
         let found = &self.leaves[at];
         let (id, writes, reads) = (found.page.id(), found.writes.clone(), found.reads.clone());
         let mut keep_waiting = || patience.is_left();
@@ -500,7 +511,7 @@ impl<'c, P: PagePool> Commit<'c, P> {
         // Its fit.
         self.scratch.copy_from_slice(bytes);
         let full = first_without_room(&mut self.scratch, mine);
-        Ok(full.map(|at| Tried::Full { first: writes.start, at: writes.start + at }))
+        Ok(full.map(|at| Full { first: writes.start, at: writes.start + at }))
     }
 
     /// Room for old versions, if each record has a value about as long as its new one.

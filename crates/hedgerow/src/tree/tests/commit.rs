@@ -4,7 +4,7 @@ use super::super::{Stroke, Tree, Write, piece_bytes};
 use super::model::{Model, compare, random_value};
 use super::{TINY_PAGE, assert_clean, policies, random_key};
 use crate::error::{ErrorKind, Result};
-use crate::node::LeafPolicy;
+use crate::node::{Leaf, LeafPolicy};
 use crate::page::header;
 use crate::testing::MemoryPool;
 use crate::types::{Lsn, TreeId};
@@ -118,6 +118,33 @@ fn a_thousand_records_come_between_two_at_one_stroke() {
         }
         assert_clean(&tree);
     }
+}
+
+/// Room is made in all of them before the commit looks at its leaves again: there would be as many looks at all as there are leaves, and a
+/// call that may not wait is asked after a few of them.
+#[test]
+fn a_record_for_each_of_many_full_leaves_comes_without_waiting() {
+    let tree = tiny();
+    for number in 0..3000_u32 {
+        tree.put(&(2 * number).to_be_bytes(), &[1; 20]).unwrap();
+    }
+    let (mut changes, mut last) = (Changes::new(), None);
+    for number in 0..3000_u32 {
+        let key = (2 * number + 1).to_be_bytes().to_vec();
+        let page = tree.leaf_for(&key).ok().unwrap();
+        if last.replace(page.id()) != Some(page.id())
+            && !Leaf::new(page.bytes()).has_room(&key, 160)
+        {
+            changes.insert(key, Some(vec![2; 160]));
+        }
+    }
+    assert!(changes.len() > 100, "{} leaves", changes.len());
+    let made = commit_within(&tree, &changes, usize::MAX, &Wait::Never.begin()).unwrap();
+    assert_eq!(made, Some(tree.pool().appended()));
+    for key in changes.keys() {
+        assert_eq!(tree.get(key).unwrap().as_deref(), Some(&[2; 160][..]));
+    }
+    assert_clean(&tree);
 }
 
 /// For each of them there is room in the leaf, so that no split for a single key ever makes room for both.
