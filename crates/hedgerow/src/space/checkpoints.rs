@@ -13,7 +13,7 @@ use crate::events::{Stall, WaitsFor};
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
-use hedgerow_sync::primitive::{Condvar, Mutex};
+use hedgerow_sync::primitive::{Condvar, Mutex, thread};
 use std::time::Duration;
 
 /// How long a writer waits for room for deltas before it gives up, and how long before it looks again. Waits that were cut short
@@ -25,6 +25,9 @@ const DELTA_WAIT: Duration = Duration::from_millis(100);
 /// may be there to take one.
 const OLD_FAILURE_WAIT: Duration = Duration::from_secs(2);
 
+/// How long a writer waits for whoever keeps checkpoints out.
+const HINDERED_WAIT: Duration = Duration::from_secs(2);
+
 /// See the head of the file.
 #[derive(Default)]
 pub struct Checkpoints {
@@ -32,8 +35,8 @@ pub struct Checkpoints {
     wake: Condvar,
     /// There is no room for more changes of the map before a checkpoint.
     is_delta_full: AtomicBool,
-    /// How many creations of keyspaces keep checkpoints out, so that nobody may wait for one.
-    unhindered: AtomicUsize,
+    /// One more than the number of the thread that keeps checkpoints out, so that it may not wait for one; zero if none does.
+    hindering: AtomicUsize,
     /// How the last one ended, for those who wait for room that it was to make.
     outcome: Mutex<Outcome>,
     ended: Condvar,
@@ -69,6 +72,10 @@ pub enum Work {
     Look,
     /// The store closes.
     Close,
+}
+
+fn own_number() -> usize {
+    thread::id() + 1
 }
 
 impl Checkpoints {
@@ -172,7 +179,8 @@ impl Checkpoints {
             {
                 return Err(error.duplicate());
             }
-            if !self.is_delta_full.load(Acquire) || self.unhindered.load(Acquire) > 0 {
+            // Whoever it is may need what others have who wait here, and there is some room beyond.
+            if !self.is_delta_full.load(Acquire) || self.hindering.load(Acquire) > 0 {
                 return Ok(());
             }
             let most = waiting.nap_of(DELTA_WAIT)?;
@@ -197,7 +205,11 @@ impl Checkpoints {
         let before = self.outcome.lock().count;
         let mut waited = Duration::ZERO;
         while waited < longest {
-            if !self.is_attended.load(Acquire) || self.unhindered.load(Acquire) > 0 {
+            let hindering = self.hindering.load(Acquire);
+            // Whoever it is may need what others have who wait here: so they do not wait for long.
+            let is_hindered =
+                hindering > 0 && (hindering == own_number() || waited >= HINDERED_WAIT);
+            if is_hindered || !self.is_attended.load(Acquire) {
                 return Ok(false);
             }
             self.request();
@@ -232,10 +244,11 @@ impl Checkpoints {
         self.is_attended.store(true, Release);
     }
 
-    /// Lets writers pass while somebody keeps checkpoints from beginning; until the value is dropped.
-    pub fn suspend_waits(&self) -> Unhindered<'_> {
-        self.unhindered.fetch_add(1, AcqRel);
-        Unhindered(self)
+    /// The calling thread keeps checkpoints from beginning, and waits for none, until the value is dropped. One thread at a time.
+    pub fn hinder(&self) -> Hindered<'_> {
+        let before = self.hindering.swap(own_number(), AcqRel);
+        debug_assert_eq!(before, 0, "one thread at a time");
+        Hindered(self)
     }
 
     /// A checkpoint is under way until the value is dropped.
@@ -255,12 +268,12 @@ impl Drop for Running<'_> {
     }
 }
 
-/// See [`Checkpoints::suspend_waits`].
+/// See [`Checkpoints::hinder`].
 #[must_use]
-pub struct Unhindered<'s>(&'s Checkpoints);
+pub struct Hindered<'s>(&'s Checkpoints);
 
-impl Drop for Unhindered<'_> {
+impl Drop for Hindered<'_> {
     fn drop(&mut self) {
-        self.0.unhindered.fetch_sub(1, AcqRel);
+        self.0.hindering.store(0, Release);
     }
 }

@@ -21,7 +21,7 @@ use super::log_file::log_path;
 use super::open::{PAGE_FORM, fit_blocks};
 use super::options::StoreOptions;
 use super::pin::Pin;
-use super::superblock::{SUPERBLOCK_BYTES, Superblock, positions_of};
+use super::superblock::{RENAMES_REPLAYED, SUPERBLOCK_BYTES, Superblock, positions_of};
 use super::{OpenHow, Shared, Store, create};
 use crate::error::{Error, ErrorKind, Result};
 use crate::space::image_batch::{make_images, requests};
@@ -31,7 +31,7 @@ use crate::space::part_file::PartFile;
 use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::{Deltas, TableRoot, Zones};
 use crate::storage::{AlignedBuffer, DirectIo, Disk, File, OpenMode};
-use crate::types::{Epoch, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
+use crate::types::{Epoch, Lsn, PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId, Slot};
 use hedgerow_sync::primitive::Arc;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -171,6 +171,8 @@ fn copy(pin: &Pin, file: &Arc<dyn File>, progress: Progress<'_>) -> Result<Backu
         map: copy.map,
         table,
         replay_start: from.log_end,
+        renames_end: Lsn(0),
+        incompat: from.incompat & !RENAMES_REPLAYED,
         ..from
     };
     let mut buffer = AlignedBuffer::zeroed(SUPERBLOCK_BYTES)?;

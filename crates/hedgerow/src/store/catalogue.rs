@@ -31,8 +31,8 @@ use crate::page::MemoryPressure;
 use crate::tree::Tree;
 use crate::types::{Lsn, PageId, TreeId};
 use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
-use hedgerow_sync::primitive::atomic::AtomicU32;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
+use hedgerow_sync::primitive::atomic::{AtomicU32, AtomicU64};
 use hedgerow_sync::primitive::{Arc, Mutex, MutexGuard, RwLock};
 use history::History;
 use std::collections::BTreeMap;
@@ -167,6 +167,8 @@ pub struct Catalogue {
     pool: Arc<BufferPool>,
     tree: PoolTree,
     next_tree: AtomicU32,
+    /// End of the last rename in the log that was done again.
+    renames_end: AtomicU64,
     leaves: LeafPolicy,
     creating: Mutex<()>,
     dropping: Mutex<Loads>,
@@ -188,6 +190,7 @@ impl Catalogue {
             pool,
             tree,
             next_tree: AtomicU32::new(next_tree.0),
+            renames_end: AtomicU64::new(0),
             leaves,
             creating: Mutex::new(()),
             dropping: Mutex::new(Loads::new()),
@@ -216,6 +219,11 @@ impl Catalogue {
     /// The next tree id that will be given out.
     pub fn next_tree(&self) -> TreeId {
         TreeId(self.next_tree.load(Acquire))
+    }
+
+    /// End of the last rename in the log that was done again: zero if none was.
+    pub(super) fn renames_end(&self) -> Lsn {
+        Lsn(self.renames_end.load(Acquire))
     }
 
     fn check_name(&self, name: &str) -> Result<()> {
@@ -258,25 +266,28 @@ impl Catalogue {
         // The second, in case that the keyspace cannot be entered after it was logged.
         let room = self.promise(name)?.zip(self.promise(name)?);
         let _dropping = self.dropping.lock();
-        match self.find(name)? {
-            Some(Record { state: State::Live | State::Loading, .. }) => {
-                let what = "there is a keyspace of that name already";
-                return Err(Error::new(ErrorKind::KeyspaceExists, what));
-            }
-            Some(record) => self.make_way(name, record)?,
-            None => {}
-        }
+        self.vacate(name)?;
         self.create_as(name, None, room)
     }
 
-    /// Creates a keyspace again as the log says, with the id that it had; one of that name ends.
+    /// Creates a keyspace again as the log says, with the id that it had. Errors: `KeyspaceExists`, which no log leads to.
     pub fn create_again(&self, name: &str, id: TreeId) -> Result<PoolTree> {
         self.check_name(name)?;
         let _dropping = self.dropping.lock();
-        if let Some(record) = self.find(name)? {
-            self.make_way(name, record)?;
-        }
+        self.vacate(name)?;
         self.create_as(name, Some(id), None)
+    }
+
+    /// Ends what is left of a keyspace of that name. The caller holds the lock of drops. Errors: `KeyspaceExists`.
+    fn vacate(&self, name: &str) -> Result<()> {
+        match self.find(name)? {
+            None => Ok(()),
+            Some(ends) if ends.state == State::Dropping => self.make_way(name, ends),
+            Some(_) => {
+                let what = "there is a keyspace of that name already";
+                Err(Error::new(ErrorKind::KeyspaceExists, what))
+            }
+        }
     }
 
     fn create_as(
@@ -287,7 +298,7 @@ impl Catalogue {
     ) -> Result<PoolTree> {
         // The record of the log as well: it lies behind the checkpoint exactly if the id does.
         let _creating = self.creating.lock();
-        let _unhindered = self.pool.slots().map(|slots| slots.checkpoints().suspend_waits());
+        let _hindered = self.pool.slots().map(|slots| slots.checkpoints().hinder());
         let id = id.map_or(self.next_tree.load(Acquire), |id| id.0);
         let next = id.checked_add(1).ok_or_else(|| {
             Error::new(ErrorKind::TooManyKeyspaces, "all ids of keyspaces have been used")
@@ -319,13 +330,23 @@ impl Catalogue {
         Ok(tree)
     }
 
-    /// Drops the keyspace `name`; tells whether there was one.
-    pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+    /// Drops the keyspace `name`; tells whether there was one. `go_over` is called when snapshots that begin do not see the keyspace any more,
+    /// and all its pages are there yet: it has those before go over to a checkpoint, and tells whether it has taken one.
+    pub fn drop_keyspace(&self, name: &str, go_over: &dyn Fn() -> bool) -> Result<bool> {
         self.check_name(name)?;
-        let room = self.promise(name)?;
+        let (room, again) = (self.promise(name)?, self.promise(name)?);
         let _dropping = self.dropping.lock();
         let Some(record) = self.find(name)? else { return Ok(false) };
-        let dropping = self.begin_drop(name, record, room)?;
+        let (dropping, lsn) = self.begin_drop(name, record, room)?;
+        // The cut of that checkpoint is not below the LSN, and has all pages: its pages go behind another one.
+        let lsn = if lsn.is_some() && go_over() {
+            Some(self.log_drop(name, record.tree, again))
+        } else {
+            lsn
+        };
+        if let Some((versions, lsn)) = self.pool.versions().zip(lsn) {
+            versions.note_drop(record.tree, lsn);
+        }
         unless_damaged(self.finish_drop(name, dropping))?;
         Ok(record.state != State::Dropping)
     }
@@ -335,42 +356,47 @@ impl Catalogue {
         let _dropping = self.dropping.lock();
         match self.find(name)?.filter(|record| record.tree == id) {
             Some(record) => {
-                let dropping = self.begin_drop(name, record, None)?;
+                let (dropping, _) = self.begin_drop(name, record, None)?;
                 unless_damaged(self.finish_drop(name, dropping))
             }
             None => Ok(()),
         }
     }
 
-    /// From now on the keyspace is not there any more. Returns its record.
-    fn begin_drop(&self, name: &str, record: Record, room: Option<Room<'_>>) -> Result<Record> {
-        let was_live = record.state != State::Dropping;
+    /// From now on the keyspace is not there any more. Its record, and the LSN of its end if it was there before.
+    fn begin_drop(
+        &self,
+        name: &str,
+        record: Record,
+        room: Option<Room<'_>>,
+    ) -> Result<(Record, Option<Lsn>)> {
         let dropping = Record { state: State::Dropping, ..record };
-        if was_live {
-            let leftover = leftover_key(record.tree);
-            if record.state == State::Loading {
-                self.tree.put_to_free(&leftover, &record.encode())?;
-            }
-            let mut names = self.names.write();
-            if let Err(error) = self.tree.put_to_free(name.as_bytes(), &dropping.encode()) {
-                // Of a live tree it says nothing; what is left of it the next opening removes.
-                self.tree.remove(&leftover).ok();
-                return Err(error);
-            }
-            // After the change: a checkpoint between the two has the change, and replaying the record
-            // then finds nothing to drop.
-            let lsn = match room {
-                Some(room) => {
-                    room.append(&LogRecord::Drop { tree: record.tree, name: name.as_bytes() })
-                }
-                None => self.pool.own_lsn(),
-            };
-            names.note(&self.pool, lsn, name, Some(record));
-            if let Some(versions) = self.pool.versions() {
-                versions.note_drop(record.tree, lsn);
-            }
+        if record.state == State::Dropping {
+            return Ok((dropping, None));
         }
-        Ok(dropping)
+        let leftover = leftover_key(record.tree);
+        if record.state == State::Loading {
+            self.tree.put_to_free(&leftover, &record.encode())?;
+        }
+        let mut names = self.names.write();
+        if let Err(error) = self.tree.put_to_free(name.as_bytes(), &dropping.encode()) {
+            // Of a live tree it says nothing; what is left of it the next opening removes.
+            self.tree.remove(&leftover).ok();
+            return Err(error);
+        }
+        // After the change: a checkpoint between the two has the change, and replaying the record
+        // then finds nothing to drop.
+        let lsn = self.log_drop(name, record.tree, room);
+        names.note(&self.pool, lsn, name, Some(record));
+        Ok((dropping, Some(lsn)))
+    }
+
+    /// Says in the log that a keyspace has ended. The end of the record.
+    fn log_drop(&self, name: &str, tree: TreeId, room: Option<Room<'_>>) -> Lsn {
+        match room {
+            Some(room) => room.append(&LogRecord::Drop { tree, name: name.as_bytes() }),
+            None => self.pool.own_lsn(),
+        }
     }
 
     /// Room in the log for a record about the keyspace `name`; the caller holds nothing. `None`: there is no log.

@@ -17,7 +17,8 @@
 //! checkpoint takes it. A failed sync, or a failure in step 6, poisons: nobody knows what is on disk.
 
 use super::superblock::{
-    EXTENTS, LAST_CHECKPOINT, LONG_KEYS, SUPERBLOCK_BYTES, Superblock, positions_of,
+    EXTENTS, LAST_CHECKPOINT, LONG_KEYS, RENAMES_REPLAYED, SUPERBLOCK_BYTES, Superblock,
+    positions_of,
 };
 use super::{Newest, Shared};
 use crate::error::{Error, ErrorKind, Result};
@@ -29,6 +30,7 @@ use crate::space::part_file::PartFile;
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::types::{Epoch, Lsn, PART_BYTES, PageId, TreeId};
+use hedgerow_sync::primitive::atomic::Ordering::Acquire;
 
 /// What belongs to a checkpoint besides pages, taken while writers were kept out.
 struct Cut {
@@ -39,6 +41,8 @@ struct Cut {
     /// Where replay has to start, because a batch began there that is not finished, and the end of the log: what
     /// lies before it is in the checkpoint, what lies behind it is not.
     log: Option<(Lsn, Lsn)>,
+    /// End of the last rename that a replay has done.
+    renames_end: Lsn,
     /// The moment of the clock that orders changes without a log.
     moment: Lsn,
     /// Batches that have begun.
@@ -62,7 +66,8 @@ impl Shared {
         given_back.map(|()| is_idle)
     }
 
-    /// [`Self::checkpoint`]; apart from that, how giving space back ended: what was changed is durable all the same.
+    /// [`Self::checkpoint`]; apart from that, how giving space back ended: what was changed is durable all the same. Until the recovery is
+    /// over nothing is given back: it may need as much as there was, and somebody else might take it.
     pub(super) fn checkpoint_and_reclaim(&self, asked: bool) -> Result<(bool, Result<()>)> {
         if self.read_only {
             return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
@@ -76,6 +81,9 @@ impl Shared {
         slots.checkpoint_ended(taken.as_ref().map(|_| ()));
         let taken = taken?;
         let is_idle = asked && taken.changed_bytes == 0;
+        if !self.is_recovered.load(Acquire) {
+            return Ok((is_idle, Ok(())));
+        }
         let trimmed = match self.pool.log().map_or(Ok(()), |log| log.trim(is_idle)) {
             // Some file systems need room to give some back.
             Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
@@ -95,12 +103,10 @@ impl Shared {
         let taken = self.take(slots, &mut newest, true);
         slots.checkpoint_ended(taken.as_ref().map(|_| ()));
         taken?;
-        let given_back =
-            self.truncate(slots, 0, false).and_then(|()| match self.pool.check_open() {
-                Ok(()) => Ok(()),
-                Err(_) => self.punch(slots, 0),
-            });
-        match given_back {
+        if !self.is_recovered.load(Acquire) {
+            return slots.sync_all();
+        }
+        match self.truncate(slots, 0, false).and_then(|()| self.punch(slots, 0)) {
             // Some file systems need room to give some back; who opens the store next may have it.
             Err(error) if error.kind() == ErrorKind::DiskFull => {}
             other => other?,
@@ -247,15 +253,22 @@ impl Shared {
         needs_log: bool,
     ) -> Superblock {
         let log = self.pool.log();
-        let (replay_start, log_end) = match cut.log {
-            Some(cut) => cut,
-            // Of a log that is being replayed: what is behind its cut is in no checkpoint that says so.
-            None if needs_log => (last.replay_start, last.log_end),
+        let (replay_start, log_end, renames_end) = match cut.log {
+            Some((start, end)) => (start, end, Lsn(0)),
+            // Of a log that is being replayed: what is behind its cut is in no checkpoint that says so, but for its renames.
+            None if needs_log => {
+                (last.replay_start, last.log_end, last.renames_end.max(cut.renames_end))
+            }
             // What is stamped by a clock must not look newer to a later session than what that does.
-            None => [last.log_end.max(cut.moment); 2].into(),
+            None => {
+                let moment = last.log_end.max(cut.moment);
+                (moment, moment, Lsn(0))
+            }
         };
+        let renames_replayed = if renames_end.0 > 0 { RENAMES_REPLAYED } else { 0 };
         Superblock {
-            incompat: last.incompat
+            incompat: last.incompat & !RENAMES_REPLAYED
+                | renames_replayed
                 | if slots.has_stored_forms() { EXTENTS } else { 0 }
                 | if slots.has_long_keys() { LONG_KEYS } else { 0 },
             checkpoint: cut.epoch,
@@ -267,6 +280,7 @@ impl Shared {
             next_tree: cut.next_tree,
             replay_start,
             log_end,
+            renames_end,
             log_incarnation: log.map_or(last.log_incarnation, |log| log.incarnation()),
             ..*last
         }
@@ -289,7 +303,8 @@ impl Shared {
         let log = self.pool.log().map(|log| self.batches.cut(log));
         let batches = self.batches.begun();
         let moment = self.pool.clock_moment();
-        Cut { epoch, next_page, free_pages, next_tree, log, moment, batches }
+        let renames_end = self.catalogue.renames_end();
+        Cut { epoch, next_page, free_pages, next_tree, log, renames_end, moment, batches }
     }
 
     /// Step 4: writes the parts of map and zone table that changed.

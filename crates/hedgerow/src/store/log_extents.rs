@@ -41,7 +41,8 @@ impl Shared {
         file: &dyn File,
         header: &FileHeader,
     ) -> Result<Named> {
-        let (from, cut) = self.replay_from();
+        let checkpoint = self.checkpointing.lock().superblock;
+        let (from, cut) = (checkpoint.scan_from(), checkpoint.log_end);
         // Nothing that the replay supersedes is free before its end: a crash during it replays once more.
         let reading = slots.begin_replay();
         let mut changes = 0;

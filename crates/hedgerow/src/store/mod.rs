@@ -226,15 +226,15 @@ impl Store {
     /// Drops the keyspace `name`; tells whether there was one. Durable as for creation. Snapshots that are open by now go over to a
     /// checkpoint first, if there are checkpoints: they see what was in it.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
-        let versions = self.shared.pool.versions();
-        if !self.shared.read_only
-            && versions.is_some_and(|versions| versions.wants_pin(Lsn(u64::MAX)))
-        {
+        let versions = self.shared.pool.versions().filter(|_| !self.shared.read_only);
+        let go_over = || {
+            let wanted = versions.is_some_and(|versions| versions.wants_pin(Lsn(u64::MAX)));
             // If it fails they are too old for this keyspace.
-            self.shared.checkpoint(false).ok();
-        }
+            wanted && self.shared.checkpoint(false).is_ok()
+        };
+        go_over();
         let beside = self.shared.turn.stay_beside();
-        let dropped = self.shared.catalogue.drop_keyspace(name)?;
+        let dropped = self.shared.catalogue.drop_keyspace(name, &go_over)?;
         drop(beside);
         self.flush_log()?;
         Ok(dropped)

@@ -251,10 +251,7 @@ impl Store {
             shared.pool.set_log(journal.log.clone());
             *self.journal.lock() = Some(journal);
             // Nobody may change anything before a superblock names the log.
-            // All is durable by then: space that cannot be given back keeps nobody from opening the store.
-            let (_, _given_back) = shared.checkpoint_and_reclaim(false)?;
-            // A checkpoint that moves what is in the way may fail in other ways, after which nothing can be changed.
-            shared.pool.check_poison()?;
+            shared.checkpoint(false)?;
         } else if let Some(log) = replayed_log.filter(|_| !shared.read_only) {
             LogFile::remove_old(disk, path, &*log)?;
         }
@@ -484,6 +481,7 @@ impl Superblock {
             next_tree: TreeId(TreeId::CATALOGUE.0 + 1),
             replay_start: Lsn(0),
             log_end: Lsn(0),
+            renames_end: Lsn(0),
             log_incarnation: 0,
             app_id: 0,
             user_version: 0,

@@ -35,8 +35,8 @@ use crate::space::part;
 use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::{Deltas, Zones};
 use crate::storage::{AlignedBuffer, Disk, File, OpenMode};
-use crate::types::{Epoch, PageId, Slot, TreeId};
-use crate::wal::{ScanFrom, scan};
+use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
+use crate::wal::scan;
 use hedgerow_sync::primitive::Arc;
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
@@ -445,8 +445,7 @@ impl<'p> Repair<'p> {
         store: &Store,
         trees: BTreeMap<TreeId, PoolTree>,
     ) -> Result<()> {
-        let Superblock { replay_start, log_end, checkpoint, .. } = self.superblock;
-        let from = ScanFrom { replay_start, log_end, checkpoint };
+        let (from, log_end) = (self.superblock.scan_from(), self.superblock.log_end);
         let path = disk.resolve(path)?;
         let found = LogFile::find(options, disk, &path, &self.superblock, OpenMode::ReadOnly);
         let keyspaces = Salvaged {
@@ -469,7 +468,7 @@ impl<'p> Repair<'p> {
         let outcome = found.and_then(|found| {
             let Some((file, header)) = found else { return Ok(()) };
             let batches = Unfinished::new(&*file, &header);
-            let mut replay = Replay::new(&keyspaces, homes, log_end, batches);
+            let mut replay = Replay::new(&keyspaces, homes, &self.superblock, batches);
             let scanned =
                 scan(&*file, &header, &from, &mut |record, place| replay.take(&record, place));
             // Whatever is wrong with the rest: what was begun before it is done.
@@ -566,7 +565,7 @@ impl Keyspaces for Salvaged<'_> {
         }
     }
 
-    fn rename(&self, tree: TreeId, from: &str, to: &str) -> Result<()> {
+    fn rename(&self, tree: TreeId, from: &str, to: &str, _end: Lsn) -> Result<()> {
         let mut names = self.names.borrow_mut();
         if names.get(&tree).is_none_or(|name| name != from) {
             return Ok(());

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::large::is_stored_form;
 use crate::storage::File;
 use crate::types::{Lsn, PageId, TreeId};
-use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, ScanFrom, scan};
+use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, scan};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -40,13 +40,6 @@ const GROUP_CHANGES: usize = 256;
 const GROUP_BYTES: usize = 256 << 10;
 
 impl Shared {
-    /// From where the log is to be read, and the cut of the checkpoint.
-    pub(super) fn replay_from(&self) -> (ScanFrom, Lsn) {
-        let Superblock { replay_start, log_end, checkpoint, .. } =
-            self.checkpointing.lock().superblock;
-        (ScanFrom { replay_start, log_end, checkpoint }, log_end)
-    }
-
     /// Applies what the log has beyond the newest checkpoint. The caller takes a checkpoint afterwards. `is_loaded`: all
     /// pages are in memory. `expected`: what the log was found to have before, of which its large values are held.
     ///
@@ -58,14 +51,16 @@ impl Shared {
         expected: ScanEnd,
         is_loaded: bool,
     ) -> Result<Replayed> {
-        let (from, cut) = self.replay_from();
+        let checkpoint = self.checkpointing.lock().superblock;
+        let from = checkpoint.scan_from();
         let mut trees = Trees::default();
         // Those that are being dropped have lost pages already.
         self.catalogue.for_each_live(&mut |tree, root| {
             trees.insert_unsorted(tree, Home { tree, root });
         })?;
         trees.sort();
-        let mut replay = Replay::new(&self.catalogue, trees, cut, Unfinished::new(file, header));
+        let mut replay =
+            Replay::new(&self.catalogue, trees, &checkpoint, Unfinished::new(file, header));
         replay.group.is_loaded = is_loaded;
         let differs = || {
             let what = format!("the log was read twice, and ended at {} once", expected.end.0);
@@ -153,9 +148,9 @@ pub(super) trait Keyspaces {
     /// A keyspace ends.
     fn end(&self, tree: TreeId, name: &str) -> Result<()>;
 
-    /// A keyspace gets another name, and who has that gets its own, as [`Record::Rename`] says. A tree that is not in the
-    /// store, or has another name, is left alone.
-    fn rename(&self, tree: TreeId, from: &str, to: &str) -> Result<()>;
+    /// A keyspace gets another name, and who has that gets its own, as a [`Record::Rename`] says that ends at `end`. A tree that is
+    /// not in the store, or has another name, is left alone.
+    fn rename(&self, tree: TreeId, from: &str, to: &str, end: Lsn) -> Result<()>;
 
     /// Puts a record whose value is in a stored form, as the log has it, into the tree that the log calls `name`.
     fn put_stored(&self, _name: TreeId, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
@@ -188,8 +183,8 @@ impl Keyspaces for Catalogue {
         self.drop_again(name, tree)
     }
 
-    fn rename(&self, tree: TreeId, from: &str, to: &str) -> Result<()> {
-        self.rename_again(tree, from, to)
+    fn rename(&self, tree: TreeId, from: &str, to: &str, end: Lsn) -> Result<()> {
+        self.rename_again(tree, from, to, end)
     }
 }
 
@@ -199,6 +194,9 @@ pub(super) struct Replay<'s> {
     trees: Trees,
     /// What was done before is in the checkpoint.
     cut: Lsn,
+    /// Renames before are in the checkpoint, too. All else may be done again: what a record says of a key or a tree's end does not
+    /// depend on what was there, and ids of trees are used once.
+    renames_end: Lsn,
     batches: Unfinished<'s>,
     group: Group,
     /// Changes that were made.
@@ -206,14 +204,16 @@ pub(super) struct Replay<'s> {
 }
 
 impl<'s> Replay<'s> {
-    /// Into `trees`, over a checkpoint that has everything below `cut`. `batches`: none yet, of the log that is replayed.
+    /// Into `trees`, over a checkpoint. `batches`: none yet, of the log that is replayed.
     pub(super) fn new(
         keyspaces: &'s dyn Keyspaces,
         trees: Trees,
-        cut: Lsn,
+        checkpoint: &Superblock,
         batches: Unfinished<'s>,
     ) -> Replay<'s> {
-        Replay { keyspaces, trees, cut, batches, group: Group::default(), made: 0 }
+        let Superblock { log_end: cut, renames_end, .. } = *checkpoint;
+        let group = Group::default();
+        Replay { keyspaces, trees, cut, renames_end, batches, group, made: 0 }
     }
 
     /// The next record.
@@ -260,11 +260,12 @@ impl<'s> Replay<'s> {
                 self.make_group()?;
                 self.drop(tree, name).map_err(|error| unfit(error, at))?;
             }
+            Record::Rename { .. } if at < self.renames_end => {}
             Record::Rename { tree, from, to } => {
                 self.make_group()?;
                 let renamed = name_of(from).and_then(|from| {
                     self.made += 1;
-                    self.keyspaces.rename(tree, from, name_of(to)?)
+                    self.keyspaces.rename(tree, from, name_of(to)?, place.end)
                 });
                 renamed.map_err(|error| unfit(error, at))?;
             }

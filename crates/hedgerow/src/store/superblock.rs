@@ -25,6 +25,7 @@ use crate::space::geometry::{Geometry, HEADER_REGION_BYTES};
 use crate::space::map::{MAX_MAP_LEVELS, MapRoot};
 use crate::space::part::{MAX_LEVELS, is_part_slot};
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
+use crate::wal::ScanFrom;
 
 /// The largest number of a checkpoint: frames keep 32 bits of it, and epochs go on behind it. A store that has come to it
 /// can only be read; its content goes into a new one.
@@ -40,11 +41,13 @@ pub const POSITIONS: [u64; 4] = [0, 16 << 10, 32 << 10, 48 << 10];
 /// Features that a build must know in order to write. None yet.
 pub const READ_ONLY_COMPAT_FEATURES: u64 = 0;
 /// Features that a build must know in order to read.
-pub const INCOMPAT_FEATURES: u64 = EXTENTS | LONG_KEYS;
+pub const INCOMPAT_FEATURES: u64 = EXTENTS | LONG_KEYS | RENAMES_REPLAYED;
 /// The feature that records may have values in a stored form, and the zone table bits of extents.
 pub const EXTENTS: u64 = 1;
 /// The feature that leaves and inner nodes may have keys with a label.
 pub const LONG_KEYS: u64 = 2;
+/// The feature that the checkpoint was taken in a replay, and has renames of keyspaces that lie behind its `log_end`.
+pub const RENAMES_REPLAYED: u64 = 4;
 
 /// The bytes of one superblock.
 pub type SuperblockBytes = [u8; SUPERBLOCK_BYTES];
@@ -80,12 +83,13 @@ const LOG_END: usize = 160;
 const APP_ID: usize = 168;
 const USER_VERSION: usize = 176;
 const LOG_INCARNATION: usize = 184;
-const END: usize = 192;
+const RENAMES_END: usize = 192;
+const END: usize = 200;
 
 const NEEDS_LOG: u32 = 1;
 
 const _: () =
-    assert!(LAST_UNITS + 2 == MAP_SLOT && LOG_INCARNATION + 8 == END && END < SUPERBLOCK_BYTES);
+    assert!(LAST_UNITS + 2 == MAP_SLOT && RENAMES_END + 8 == END && END < SUPERBLOCK_BYTES);
 const _: () = assert!(POSITIONS[3] + SUPERBLOCK_BYTES as u64 <= HEADER_REGION_BYTES);
 const _: () = assert!(POSITIONS[1] - POSITIONS[0] >= 16 << 10);
 
@@ -121,6 +125,10 @@ pub struct Superblock {
     pub replay_start: Lsn,
     /// End of the log after the last step that is in the checkpoint. No address below is given out again.
     pub log_end: Lsn,
+    /// End of the last rename in the log that is in the checkpoint, if the checkpoint was taken in a replay of that log, before
+    /// whose end `log_end` stays as it was. Done again, a rename might move a name that means another tree by now. Zero: there
+    /// is none behind `log_end`.
+    pub renames_end: Lsn,
     /// Which log of the store these are addresses of. Zero: there has been none.
     pub log_incarnation: u64,
     /// The application's own number. Zero until it sets one.
@@ -170,6 +178,12 @@ fn units_of(geometry: Geometry, zones: u32, last_units: u16) -> Option<u64> {
 }
 
 impl Superblock {
+    /// From where the log is to be read that goes on from the checkpoint.
+    pub(super) fn scan_from(&self) -> ScanFrom {
+        let Superblock { replay_start, log_end, checkpoint, .. } = *self;
+        ScanFrom { replay_start, log_end, checkpoint }
+    }
+
     /// The block as it is written to both places of pair `pair` (0 or 1).
     pub fn encode(&self, pair: u32) -> Box<SuperblockBytes> {
         let mut block = Box::new([0; SUPERBLOCK_BYTES]);
@@ -202,6 +216,7 @@ impl Superblock {
         put(LOG_END, &self.log_end.0.to_le_bytes());
         put(APP_ID, &self.app_id.to_le_bytes());
         put(USER_VERSION, &self.user_version.to_le_bytes());
+        put(RENAMES_END, &self.renames_end.0.to_le_bytes());
         put(LOG_INCARNATION, &self.log_incarnation.to_le_bytes());
         let checksum = checksum_of(&block);
         block[CHECKSUM..CHECKSUM + 8].copy_from_slice(&checksum.to_le_bytes());
@@ -274,8 +289,14 @@ impl Superblock {
         if replay_start > log_end {
             return refuse("replay would start after the end of the log");
         }
+        let (incompat, renames_end) = (u64_at(block, INCOMPAT), u64_at(block, RENAMES_END));
+        if (incompat & RENAMES_REPLAYED != 0) != (renames_end > log_end)
+            || (renames_end != 0) != (renames_end > log_end)
+        {
+            return refuse("renames that cannot be");
+        }
         // The last addresses and incarnations are left for the logs to come.
-        if log_end >= 1 << 61 || u64_at(block, LOG_INCARNATION) >= 1 << 62 {
+        if log_end.max(renames_end) >= 1 << 61 || u64_at(block, LOG_INCARNATION) >= 1 << 62 {
             return refuse("an address of the log that cannot be");
         }
         let mut store_id = [0; 16];
@@ -283,7 +304,7 @@ impl Superblock {
         Ok(Superblock {
             compat: u64_at(block, COMPAT),
             read_only_compat: u64_at(block, READ_ONLY_COMPAT),
-            incompat: u64_at(block, INCOMPAT),
+            incompat,
             store_id,
             checkpoint,
             geometry,
@@ -301,6 +322,7 @@ impl Superblock {
             next_tree,
             replay_start: Lsn(replay_start),
             log_end: Lsn(log_end),
+            renames_end: Lsn(renames_end),
             log_incarnation: u64_at(block, LOG_INCARNATION),
             app_id: u64_at(block, APP_ID),
             user_version: u64_at(block, USER_VERSION),

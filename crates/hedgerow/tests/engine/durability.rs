@@ -174,6 +174,55 @@ fn a_power_cut_in_a_recovery_that_takes_checkpoints_leaves_the_first_changes() {
     assert!(cuts > 17 * rounds, "{cuts}");
 }
 
+/// What a recovery may still need stays the file's: its checkpoints give nothing back before it needs no log.
+#[test]
+fn a_recovery_gives_no_space_back_before_it_needs_no_log() {
+    let disk = SimDisk::new(seed(80));
+    let options = logged().memory_limit_bytes(4 << 20);
+    let db = open(&options, &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("robins").unwrap();
+    let put = |n: u64| drop(keyspace.put(&key(n), &[b'.'; 100]).unwrap());
+    (0..8 * KEYS).for_each(put);
+    db.checkpoint().unwrap();
+    // Most of the file is free behind these, and then changes go on.
+    keyspace.remove_range(key(KEYS)..).unwrap();
+    for _ in 0..6 {
+        (0..KEYS).for_each(put);
+    }
+    db.sync().unwrap();
+    let killed = disk.kill(1);
+    drop(keyspace);
+    drop(db);
+    killed.record_states(true);
+    let often = options.background_checkpoints(true).checkpoint_bytes(16 << 10);
+    let db = open(&often, &killed, OpenHow::Existing).unwrap();
+    let states = killed.take_states();
+    drop(db);
+    let file = |state: &SimState| state.contents(path()).unwrap().to_vec();
+    let needs_log = |file: &[u8]| {
+        let number = |at: u64| -> u64 {
+            u64::from_le_bytes(file[at as usize + 64..][..8].try_into().unwrap())
+        };
+        let newest = POSITIONS.into_iter().max_by_key(|at| number(*at)).unwrap();
+        (number(newest), file[newest as usize + 84] & 1 == 1)
+    };
+    let mut checkpoints = 0;
+    let mut last = file(&states[0]);
+    for state in &states[1..] {
+        let next = file(state);
+        let (number, is_recovering) = needs_log(&last);
+        if is_recovering {
+            assert!(next.len() >= last.len(), "{} bytes become {}", last.len(), next.len());
+            checkpoints += u64::from(needs_log(&next).0 > number);
+        } else {
+            break;
+        }
+        last = next;
+    }
+    println!("{checkpoints} checkpoints in the recovery");
+    assert!(checkpoints > 2, "{checkpoints}");
+}
+
 /// A process is killed after it has written the first block of a superblock; the next one finds and heals it, and is killed
 /// before it has synced that; the third reads two whole blocks, of which neither is durable.
 #[test]

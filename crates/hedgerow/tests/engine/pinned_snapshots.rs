@@ -279,6 +279,53 @@ fn a_keyspace_that_is_dropped_is_seen_by_the_snapshots_before() {
     assert_sound(&db, "the keyspace has gone");
 }
 
+/// Snapshots begin all the time, behind changes of other keyspaces, while one is dropped: each sees all of it or nothing.
+#[test]
+fn a_snapshot_that_begins_during_a_drop_sees_the_keyspace_or_does_not() {
+    let mut seen_in_drops = 0;
+    for round in 0..8 * effort() {
+        let db = open(&options(round % 4 > 0), &SimDisk::new(round), OpenHow::New).unwrap();
+        let (robins, wrens) = (db.keyspace("robins").unwrap(), db.keyspace("wrens").unwrap());
+        fill(&wrens, KEYS);
+        let first = db.snapshot().unwrap();
+        let (begins, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let looks = scope.spawn(|| {
+                let mut count = 0;
+                let mut held = Vec::new();
+                while !is_over.load(Relaxed) {
+                    robins.put(b"key", &[1; 20]).unwrap();
+                    let snapshot = db.snapshot().unwrap();
+                    let Some(seen) = snapshot.open_keyspace("wrens").unwrap() else { continue };
+                    if held.len() < 3 {
+                        held.push(seen.clone());
+                    }
+                    begins.store(true, Relaxed);
+                    for n in [KEYS - 1, KEYS / 2, 0] {
+                        let found = seen.get(&key(n)).unwrap();
+                        assert_eq!(found.unwrap().as_bytes(), value(n, 0), "round {round}");
+                    }
+                    count += 1;
+                }
+                for seen in held {
+                    assert_eq!(seen.count().unwrap(), KEYS, "round {round}");
+                }
+                count
+            });
+            while !begins.load(Relaxed) {
+                std::thread::yield_now();
+            }
+            assert!(db.drop_keyspace("wrens").unwrap());
+            is_over.store(true, Relaxed);
+            seen_in_drops += looks.join().unwrap();
+        });
+        assert_eq!(rounds(&first, &wrens, true).unwrap(), [0; KEYS as usize]);
+        drop(first);
+        assert_sound(&db, "the keyspace has gone");
+    }
+    count(seen_in_drops, "snapshots beside drops");
+}
+
 /// Its pages go one by one, from the last one on.
 #[test]
 fn a_snapshot_of_a_store_in_memory_says_that_it_is_too_old_while_its_keyspace_is_dropped() {

@@ -2,10 +2,14 @@
 //! tried by the `fault_sweep` and by the test of all moments here.
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
-use crate::common::{Model, assert_sound, contents, open, tiny};
+use crate::common::{
+    Dice, Model, assert_sound, contents, effort, is_thorough, key, open, path, seed, tiny,
+};
 use hedgerow::internals::store::OpenHow;
+use hedgerow::internals::store::superblock::POSITIONS;
 use hedgerow::{Database, Durability, ErrorKind, Options};
-use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::SimState;
+use hedgerow_testing::{SimDisk, count};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 fn logged() -> Options {
@@ -170,7 +174,7 @@ fn whoever_looks_for_names_sees_all_of_an_exchange_or_none() {
                 }
             });
         }
-        for round in 0..if hedgerow_testing::environment::is_thorough() { 3_000 } else { 600 } {
+        for round in 0..if is_thorough() { 3_000 } else { 600 } {
             match round % 3 {
                 0 => db.rename_keyspace("wrens", "terns").unwrap(),
                 1 => db.rename_keyspace("terns", "wrens").unwrap(),
@@ -207,4 +211,69 @@ fn a_load_goes_on_while_its_keyspace_gets_another_name() {
     assert_eq!(again.keyspace("robins").unwrap().count().unwrap(), 300);
     assert_eq!(again.keyspaces().unwrap(), ["old", "robins", "wrens"]);
     assert_sound(&again, "loaded under three names");
+}
+
+/// A recovery takes checkpoints, and is cut off; the next one does the log again over what those have. Names move on in between, so
+/// that a name of the log means another tree by then.
+#[test]
+fn names_are_right_after_a_recovery_that_was_cut_off_behind_a_checkpoint() {
+    let mut dice = Dice(seed(79));
+    let (mut cuts, mut in_replay) = (0, 0);
+    let rounds = if is_thorough() { 24 } else { 8 };
+    for _ in 0..rounds * effort() {
+        let disk = SimDisk::new(dice.roll());
+        let db = open(&logged(), &disk, OpenHow::New).unwrap();
+        let name = |n: u64| ["robins", "terns", "wrens"][n as usize];
+        db.keyspace(name(0)).unwrap();
+        db.checkpoint().unwrap();
+        for step in 0..40_u64 {
+            let (a, b) = (name(dice.below(3)), name(dice.below(3)));
+            let there = |name: &str| db.open_keyspace(name).unwrap().is_some();
+            match dice.below(8) {
+                0 => drop(db.drop_keyspace(a).unwrap()),
+                1..=3 => drop(db.keyspace(a).unwrap()),
+                _ if there(a) && !there(b) => db.rename_keyspace(a, b).unwrap(),
+                _ if there(a) && there(b) => db.swap_keyspaces(a, b).unwrap(),
+                _ => {}
+            }
+            if let Some(keyspace) = db.open_keyspace(b).unwrap() {
+                for _ in 0..dice.below(200) {
+                    keyspace.put(&key(dice.below(300)), &step.to_le_bytes()).unwrap();
+                }
+            }
+        }
+        db.sync().unwrap();
+        let expected = contents(&db).unwrap();
+        let killed = disk.kill(dice.roll());
+        drop(db);
+        killed.record_states(true);
+        let often = logged().background_checkpoints(true).checkpoint_bytes(8 << 10);
+        let db = open(&often, &killed, OpenHow::Existing).unwrap();
+        let states = killed.take_states();
+        killed.record_states(false);
+        assert_eq!(contents(&db).unwrap(), expected, "after a kill");
+        drop(db);
+        let replayed = |state: &SimState| -> Vec<u8> {
+            let file = state.contents(path()).unwrap();
+            POSITIONS.iter().flat_map(|at| file[*at as usize + 192..][..8].to_vec()).collect()
+        };
+        let mut seen: Vec<Vec<u8>> = states.iter().map(replayed).collect();
+        seen.dedup();
+        in_replay += seen.len() - 1;
+        let step = (states.len() as u64 / 40 / effort()).max(1);
+        let mut at = dice.below(step);
+        while let Some(state) = states.get(at as usize) {
+            let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), dice.roll());
+            let options = if dice.below(2) == 0 { logged() } else { often.clone() };
+            let context = format!("a power cut before call {at} of {}", states.len());
+            let db = open(&options, &survivor, OpenHow::Existing).expect(&context);
+            assert_eq!(contents(&db).unwrap(), expected, "{context}");
+            assert_sound(&db, &context);
+            cuts += 1;
+            at += 1 + dice.below(2 * step);
+        }
+    }
+    println!("{in_replay} superblocks that have renames of a replay");
+    count(cuts, "nested crash states");
+    assert!(cuts > 17 * rounds && in_replay > rounds as usize, "{cuts}, {in_replay}");
 }

@@ -295,12 +295,22 @@ fn nobody_waits_for_checkpoints_while_somebody_keeps_them_from_beginning() {
     assert!(slots.checkpoints().is_delta_full());
     slots.attend();
     let since = Moment::now();
-    let passing = slots.checkpoints().suspend_waits();
+    let passing = slots.checkpoints().hinder();
     slots.checkpoints().wait_for_delta_room(&crate::wait::Waiting::Forever).unwrap();
     assert!(!slots.checkpoints().wait_for_next(&crate::wait::Waiting::Forever).unwrap());
     assert!(since.elapsed() < Duration::from_secs(30));
     assert!(slots.checkpoints().is_delta_full(), "there is no more room than there was");
+    // Others wait for a checkpoint, which begins as soon as that is over.
+    let other = slots.clone();
+    let waits = thread::spawn_named("waits", move || {
+        other.checkpoints().wait_for_next(&crate::wait::Waiting::Forever)
+    })
+    .unwrap();
+    assert!(slots.checkpoints().wait_until_wanted());
+    thread::sleep(Duration::from_millis(300));
     drop(passing);
+    slots.checkpoint_ended(Ok(()));
+    assert!(waits.join().unwrap().unwrap(), "a checkpoint has ended");
     // From then on they wait again, and learn how it ended.
     for fails in [false, true] {
         slots.checkpoints().request();

@@ -10,8 +10,9 @@
 
 use super::{Catalogue, Record, Room, State};
 use crate::error::{Error, ErrorKind, Result};
-use crate::types::TreeId;
+use crate::types::{Lsn, TreeId};
 use crate::wal::{Promised, RECORD_HEADER_BYTES, Record as LogRecord};
+use hedgerow_sync::primitive::atomic::Ordering::Release;
 
 impl Catalogue {
     /// The keyspace `from` is called `to` from now on.
@@ -21,14 +22,7 @@ impl Catalogue {
         let room = self.promise_rename(from, to)?;
         let _dropping = self.dropping.lock();
         let record = self.expect(from)?;
-        match self.find(to)? {
-            None => {}
-            Some(ends) if ends.state == State::Dropping => self.make_way(to, ends)?,
-            Some(_) => {
-                let what = "there is a keyspace of that name already";
-                return Err(Error::new(ErrorKind::KeyspaceExists, what));
-            }
-        }
+        self.vacate(to)?;
         self.move_names(from, record, to, None, room)
     }
 
@@ -42,9 +36,17 @@ impl Catalogue {
         if a == b { Ok(()) } else { self.move_names(a, record, b, Some(other), room) }
     }
 
-    /// Does again what the log says of a tree, unless it was done, or the tree has ended since.
-    pub fn rename_again(&self, tree: TreeId, from: &str, to: &str) -> Result<()> {
+    /// Does again what a record of the log says that ends at `end`, unless the tree has ended since. The log's last one may have been
+    /// done before: the tree has its new name then.
+    pub fn rename_again(&self, tree: TreeId, from: &str, to: &str, end: Lsn) -> Result<()> {
         let _dropping = self.dropping.lock();
+        self.move_again(tree, from, to)?;
+        // After the change: a checkpoint that says that it has it does have it.
+        self.renames_end.store(end.0, Release);
+        Ok(())
+    }
+
+    fn move_again(&self, tree: TreeId, from: &str, to: &str) -> Result<()> {
         let is_live = |record: &Record| record.state != State::Dropping;
         let (found, other) = (self.find(from)?, self.find(to)?);
         let Some(record) = found.filter(|record| record.tree == tree && is_live(record)) else {
@@ -83,7 +85,7 @@ impl Catalogue {
         room: Option<Room<'_>>,
     ) -> Result<()> {
         let _creating = self.creating.lock();
-        let _unhindered = self.pool.slots().map(|slots| slots.checkpoints().suspend_waits());
+        let _hindered = self.pool.slots().map(|slots| slots.checkpoints().hinder());
         let mut names = self.names.write();
         let put =
             |name: &str, record: Record| self.tree.put_to_free(name.as_bytes(), &record.encode());

@@ -33,6 +33,7 @@ fn sample(checkpoint: u64) -> Superblock {
         next_tree: TreeId(9),
         replay_start: Lsn(0),
         log_end: Lsn(0),
+        renames_end: Lsn(0),
         app_id: 5,
         user_version: 6,
         log_incarnation: 0x0123_4567_89ab_cdef,
@@ -212,7 +213,7 @@ fn other_versions_and_features_ask_for_an_upgrade_or_for_reading_only() {
         blocks[0] = Some(repaired(sample(4).encode(0), |block| block[at] = value));
         choose_in(&blocks)
     };
-    for (at, value) in [(VERSION, 1), (VERSION, 3), (VERSION, 5), (INCOMPAT, 4), (INCOMPAT + 7, 1)]
+    for (at, value) in [(VERSION, 1), (VERSION, 3), (VERSION, 5), (INCOMPAT, 8), (INCOMPAT + 7, 1)]
     {
         let error = put(at, value).unwrap_err();
         let found = if at == VERSION { u32::from(value) } else { FORMAT_VERSION };

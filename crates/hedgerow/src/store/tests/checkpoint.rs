@@ -245,17 +245,20 @@ fn killed_when_too_long() -> SimDisk {
     disk.kill(1)
 }
 
-/// What an opening could not give back of a file the next checkpoints may; what was replayed is durable all the same.
+/// It may need all of the room yet, and somebody else might take what it gives back. The next checkpoints give it back.
 #[test]
-fn a_file_that_gives_no_room_back_is_opened_after_a_crash_all_the_same() {
+fn an_opening_after_a_crash_leaves_the_file_as_long_as_it_was() {
     let left = killed_when_too_long();
-    left.inject(Fault::once(CallKind::SetLen, 0, Fault::ENOSPC).sticky());
+    let len = || left.state().contents(path()).unwrap().len();
+    let before = len();
     let store = open(&logged(), &left, OpenHow::Existing).unwrap();
-    assert!(left.calls(CallKind::SetLen) > 1, "log and file are longer than what is in them");
+    assert!(len() >= before, "{before} bytes became {}", len());
     let wrens = store.open_keyspace("wrens").unwrap().unwrap();
     assert_eq!(wrens.stats().unwrap().records(), 10);
-    left.clear_faults();
-    store.checkpoint().unwrap();
+    for _ in 0..4 {
+        store.checkpoint().unwrap();
+    }
+    assert!(len() < before / 2, "{before} bytes became {}", len());
     assert!(is_clean(&store));
 }
 
