@@ -72,12 +72,11 @@ impl Zones {
     /// Memory held, in bytes: what counts against the memory limit.
     pub fn memory_bytes(&self) -> usize {
         let per_group = self.geometry.zones_per_group() as usize;
-        let loaded = self.groups.iter().filter(|group| group.loaded.is_some()).count();
         // Of a zone: its entry, and its place in the index.
         let zone = size_of::<Zone>() + 12;
         let words = per_group * self.geometry.words_per_zone() * 8;
         self.groups.capacity() * size_of::<Group>()
-            + loaded * (2 * words + per_group * zone)
+            + self.loaded_groups * (2 * words + per_group * zone)
             + self.upper.iter().map(|level| level.len() * size_of::<TablePart>()).sum::<usize>()
             + self.staged.as_ref().map_or(0, Staged::memory_bytes)
             + self.quarantine.memory_bytes()
@@ -124,6 +123,10 @@ impl Zones {
                     };
                 }
             }
+        }
+        let loaded = self.groups.iter().filter(|group| group.loaded.is_some()).count();
+        if loaded != self.loaded_groups {
+            return differs(format!("{loaded} groups in memory, {} counted", self.loaded_groups));
         }
         if complete && held != self.held_units {
             return differs(format!("{held} units held, {} counted", self.held_units));

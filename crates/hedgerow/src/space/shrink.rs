@@ -246,7 +246,8 @@ impl Zones {
                 self.reclass(zone);
             }
             let groups = zones.div_ceil(self.geometry.zones_per_group()) as usize;
-            self.groups.truncate(groups);
+            let ends = self.groups.drain(groups..);
+            self.loaded_groups -= ends.filter(|group| group.loaded.is_some()).count();
             self.resized();
         }
     }

@@ -58,6 +58,8 @@ pub struct Zones {
     /// See [`Zones::eighth`].
     pub(super) eighth: Arc<Figure>,
     pub(super) groups: Vec<Group>,
+    /// Those of them that are in memory.
+    pub(super) loaded_groups: usize,
     /// Upper levels of the zone table: `upper[0]` is level 1.
     pub(super) upper: Vec<Vec<TablePart>>,
     pub(super) staged: Option<Staged>,
@@ -100,6 +102,7 @@ impl Zones {
             needed_units: 0,
             eighth: Arc::new(Figure::new(0)),
             groups: (0..groups).map(|_| Group::EMPTY).collect(),
+            loaded_groups: 0,
             upper: Vec::new(),
             staged: None,
             quarantine: Quarantine::new(durable),
@@ -357,7 +360,9 @@ impl Zones {
                 Zone::of(per_zone - taken)
             })
             .collect();
-        self.groups[group as usize].loaded = Some(Box::new(Loaded { held, referenced, zones }));
+        let loaded = Box::new(Loaded { held, referenced, zones });
+        let before = self.groups[group as usize].loaded.replace(loaded);
+        self.loaded_groups += usize::from(before.is_none());
         self.bound_last();
         for zone in first..first + self.zones_in_group(group) {
             self.reclass(zone);
