@@ -5,7 +5,7 @@
 //!       + 2 write buffers                                           eviction, checkpoint
 //!       + copies                                                    pages that change while a checkpoint runs
 //!       + delta share                                               page map changes of this interval
-//!       + zone share                                                bitmaps of the file's space
+//!       + zone share                                                bitmaps of the file's space, up to a file of 6 times the limit
 //!       + loan share                                                chunks of large values on their way
 //!       + ring                                                      log records on their way to the disk
 //! ```

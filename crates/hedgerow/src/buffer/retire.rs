@@ -48,7 +48,11 @@ impl BufferPool {
             return Ok(());
         }
         let durable = match &self.slots {
-            Some(slots) => slots.read_map_part(part)?,
+            // After the read, as in `Session::finish`.
+            Some(slots) => {
+                let read = slots.read_map_part(part);
+                read.map_err(|error| self.check_open().err().unwrap_or(error))?
+            }
             None => None,
         };
         let durable = durable.unwrap_or_else(|| Box::new([0; PART_WORDS]));

@@ -204,6 +204,8 @@ impl<'p> Session<'p> {
         let epoch = match checked.and_then(|()| epoch()) {
             Ok(epoch) => epoch,
             Err(error) => {
+                // Who has closed the file may have given it to somebody else, whose bytes these are.
+                let error = pool.check_open().err().unwrap_or(error);
                 pool.failures.record(id, frame, fault, &error);
                 pool.table.set(id, Place::Evicted(slot));
                 pool.release_frame(frame, guard);
