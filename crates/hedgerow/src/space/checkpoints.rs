@@ -203,12 +203,11 @@ impl Checkpoints {
     /// The same, and waits for so long at most.
     pub fn wait_for_next_within(&self, longest: Duration, waiting: &Waiting<'_>) -> Result<bool> {
         let before = self.outcome.lock().count;
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut hindered) = (Duration::ZERO, Duration::ZERO);
         while waited < longest {
             let hindering = self.hindering.load(Acquire);
             // Whoever it is may need what others have who wait here: so they do not wait for long.
-            let is_hindered =
-                hindering > 0 && (hindering == own_number() || waited >= HINDERED_WAIT);
+            let is_hindered = hindering == own_number() || hindered >= HINDERED_WAIT;
             if is_hindered || !self.is_attended.load(Acquire) {
                 return Ok(false);
             }
@@ -220,6 +219,7 @@ impl Checkpoints {
             let most = waiting.nap_of(DELTA_WAIT)?;
             self.ended.wait_for(&mut outcome, most);
             waited += most;
+            hindered = if hindering > 0 { hindered + most } else { Duration::ZERO };
         }
         Ok(false)
     }

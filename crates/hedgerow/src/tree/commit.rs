@@ -423,9 +423,9 @@ impl<'c, P: PagePool> Commit<'c, P> {
         self.scratch.resize(self.pool.page_bytes(), 0);
         self.allocate();
         let mut latched = self.nothing_latched();
+        let mut full = Vec::with_capacity(self.leaves.len());
         let stay = self.enter()?;
         let patience = retry.patience();
-        let mut full = Vec::new();
         for at in 0..self.leaves.len() {
             match self.latch_and_look(at, patience, &mut latched) {
                 Ok(found) => full.extend(found),
