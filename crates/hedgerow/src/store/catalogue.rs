@@ -331,14 +331,14 @@ impl Catalogue {
     }
 
     /// Drops the keyspace `name`; tells whether there was one. `go_over` is called when snapshots that begin do not see the keyspace any more,
-    /// and all its pages are there yet: it has those before go over to a checkpoint, and tells whether it has taken one.
+    /// and all its pages are there yet: it has those before go over to a checkpoint, and tells whether there are any, and all have.
     pub fn drop_keyspace(&self, name: &str, go_over: &dyn Fn() -> bool) -> Result<bool> {
         self.check_name(name)?;
         let (room, again) = (self.promise(name)?, self.promise(name)?);
         let _dropping = self.dropping.lock();
         let Some(record) = self.find(name)? else { return Ok(false) };
         let (dropping, lsn) = self.begin_drop(name, record, room)?;
-        // The cut of that checkpoint is not below the LSN, and has all pages: its pages go behind another one.
+        // The cuts of their checkpoints may be above the LSN, and have all pages: these go behind another one.
         let lsn = if lsn.is_some() && go_over() {
             Some(self.log_drop(name, record.tree, again))
         } else {
@@ -388,6 +388,7 @@ impl Catalogue {
         // then finds nothing to drop.
         let lsn = self.log_drop(name, record.tree, room);
         names.note(&self.pool, lsn, name, Some(record));
+        names.note_end(record.tree, lsn);
         Ok((dropping, Some(lsn)))
     }
 

@@ -227,10 +227,13 @@ impl Store {
     /// checkpoint first, if there are checkpoints: they see what was in it.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         let versions = self.shared.pool.versions().filter(|_| !self.shared.read_only);
+        // If there are some, whether all of them have gone over. Else they are too old for this keyspace.
         let go_over = || {
-            let wanted = versions.is_some_and(|versions| versions.wants_pin(Lsn(u64::MAX)));
-            // If it fails they are too old for this keyspace.
-            wanted && self.shared.checkpoint(false).is_ok()
+            versions.is_some_and(|versions| {
+                versions.oldest().is_some()
+                    && (!versions.wants_pin(Lsn(u64::MAX))
+                        || self.shared.checkpoint_and_reclaim(false).is_ok())
+            })
         };
         go_over();
         let beside = self.shared.turn.stay_beside();

@@ -296,7 +296,11 @@ fn a_snapshot_that_begins_during_a_drop_sees_the_keyspace_or_does_not() {
                 while !is_over.load(Relaxed) {
                     robins.put(b"key", &[1; 20]).unwrap();
                     let snapshot = db.snapshot().unwrap();
-                    let Some(seen) = snapshot.open_keyspace("wrens").unwrap() else { continue };
+                    let Some(seen) = snapshot.open_keyspace("wrens").unwrap() else {
+                        let gone = snapshot.keyspace(&wrens).unwrap_err();
+                        assert_eq!(gone.kind(), ErrorKind::KeyspaceDropped);
+                        continue;
+                    };
                     if held.len() < 3 {
                         held.push(seen.clone());
                     }

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(super) struct History {
     entries: Vec<Entry>,
+    /// The tree that was dropped last, and when: its pages may be there yet.
+    ended: Option<(TreeId, Lsn)>,
 }
 
 struct Entry {
@@ -37,6 +39,11 @@ impl History {
         }
         let before = before.filter(|record| record.state != State::Dropping);
         self.entries.push(Entry { lsn, name: name.to_owned(), before });
+    }
+
+    /// Notes that a tree's keyspace has ended; before a page of it goes.
+    pub(super) fn note_end(&mut self, tree: TreeId, lsn: Lsn) {
+        self.ended = Some((tree, lsn));
     }
 
     /// What has changed behind `at`, the oldest first.
@@ -78,10 +85,15 @@ impl Catalogue {
 
     /// Whether there was a keyspace with this tree as of a snapshot's moment.
     pub fn was_there(&self, tree: TreeId, at: Lsn) -> Result<bool> {
-        if self.names.read().since(at).is_empty() {
+        let names = self.names.read();
+        if names.ended.is_some_and(|(ended, lsn)| ended == tree && lsn <= at) {
+            return Ok(false);
+        }
+        if names.since(at).is_empty() {
             // It is there now, or its pages say that it is not.
             return Ok(true);
         }
+        drop(names);
         Ok(self.records_as_of(at)?.values().any(|record| record.tree == tree))
     }
 }
