@@ -257,7 +257,10 @@ impl Shared {
             Some((start, end)) => (start, end, Lsn(0)),
             // Of a log that is being replayed: what is behind its cut is in no checkpoint that says so, but for its renames.
             None if needs_log => {
-                (last.replay_start, last.log_end, last.renames_end.max(cut.renames_end))
+                let renames_end = last.renames_end.max(cut.renames_end);
+                // At the end of the replay the log's end has passed them.
+                let is_beyond = renames_end > last.log_end;
+                (last.replay_start, last.log_end, if is_beyond { renames_end } else { Lsn(0) })
             }
             // What is stamped by a clock must not look newer to a later session than what that does.
             None => {

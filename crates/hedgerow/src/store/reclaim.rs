@@ -368,6 +368,8 @@ impl Shared {
             match session.fault(id, Access::Scan) {
                 // Freed meanwhile: its slot is on its way.
                 Err(error) if error.signal() == Some(Signal::PageFreed) => return Ok(()),
+                // It stays where it is; a verification tells of it, and who reads it.
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => return Ok(()),
                 other => other?,
             }
             let stay = self.pool.enter_for_upkeep()?;

@@ -17,6 +17,10 @@ use std::time::Duration;
 /// while somebody does.
 pub(super) const SETTLE_AFTER: Duration = Duration::from_secs(2);
 
+/// How long the thread waits to settle a store again where it could not: ever longer.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
 /// Passes in which one call moves large values at most: others may write as fast as it moves.
 const MOST_PASSES: usize = 64;
 
@@ -35,20 +39,30 @@ impl Shared {
     pub(super) fn checkpoint_when_due(&self, slots: &SlotStore, settle_after: Duration) {
         // As it was at the last look. `None`: the store is settled. One that was just opened has room for writers who may not come.
         let mut seen = Some(self.activity(slots));
+        let mut look_after = settle_after;
         loop {
-            match slots.checkpoints().wait_for_work(seen.map(|_| settle_after)) {
+            match slots.checkpoints().wait_for_work(seen.map(|_| look_after)) {
                 Work::Close => return,
                 Work::Checkpoint => {
                     // The outcome went to those who wait for it, and poisoned the pool if it had to.
                     self.checkpoint(false).ok();
-                    seen = Some(self.activity(slots));
+                    (seen, look_after) = (Some(self.activity(slots)), settle_after);
                 }
-                Work::Changed => seen = Some(self.activity(slots)),
+                Work::Changed => (seen, look_after) = (Some(self.activity(slots)), settle_after),
                 // What recovery may need is no room to give back, however long it reads without a change.
                 Work::Look if !self.is_recovered.load(Acquire) => {}
                 Work::Look => {
-                    let now = Some(self.activity(slots));
-                    seen = if seen == now { self.settle_idle(slots) } else { now };
+                    let now = self.activity(slots);
+                    if seen != Some(now) {
+                        (seen, look_after) = (Some(now), settle_after);
+                    } else if let Ok(left) = self.settle_idle(slots) {
+                        (seen, look_after) = (left, settle_after);
+                    } else {
+                        // A full disk, say. It may pass, and what is changed later does not wake this thread: pages are dirty already.
+                        seen = self.pool.check_poison().is_ok().then(|| self.activity(slots));
+                        look_after = look_after.max(SHORTEST_PAUSE).saturating_mul(2);
+                        look_after = look_after.min(LONGEST_PAUSE.max(settle_after));
+                    }
                 }
             }
         }
@@ -63,18 +77,14 @@ impl Shared {
         }
     }
 
-    /// Settles the store. `None`: it is settled, or that failed, and there is nothing to do before something is changed.
-    fn settle_idle(&self, slots: &SlotStore) -> Option<Activity> {
+    /// Settles the store. `None`: it is settled, and there is nothing to do before something is changed.
+    fn settle_idle(&self, slots: &SlotStore) -> Result<Option<Activity>> {
         let settled = self.try_settle_idle();
         // What was moved is no change; whatever is dirty after this was changed by somebody else.
         slots.checkpoints().forget_changes();
         let now = self.activity(slots);
-        match settled {
-            Ok(true) if now.dirty_pages == 0 => None,
-            Ok(_) => Some(now),
-            // A full disk, say. Trying again and again would wake up for ever.
-            Err(_) => None,
-        }
+        let is_settled = settled? && now.dirty_pages == 0;
+        Ok((!is_settled).then_some(now))
     }
 
     /// True: there was nothing left to write in the end.

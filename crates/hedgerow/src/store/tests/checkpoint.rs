@@ -341,3 +341,85 @@ fn the_count_of_a_store_without_a_log_goes_on_in_the_next_session_with_or_withou
     let store = open(&logged(), &disk, OpenHow::Existing).unwrap();
     assert!(store.log().unwrap().tail() >= first);
 }
+
+/// It stays where it is, and keeps nobody from making the rest of the file durable, and short as far as that goes.
+#[test]
+fn a_damaged_page_at_the_end_of_the_file_fails_no_checkpoint() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    fill(&wrens, 0..20_000);
+    store.close().unwrap();
+    drop((store, wrens));
+    let mut bytes = disk.state().contents(path()).unwrap();
+    let before = bytes.len();
+    let last = bytes.windows(5).rposition(|part| part == [b'v'; 5]).unwrap();
+    bytes[last] ^= 1;
+    disk.change_state(|state| state.set_contents(path(), &bytes)).unwrap();
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    for n in 0..15_000 {
+        wrens.remove(&key(n)).unwrap();
+    }
+    for _ in 0..4 {
+        store.checkpoint().unwrap();
+    }
+    assert_eq!(store.pool().dirty_pages(), 0);
+    let written = disk.calls(CallKind::Write);
+    store.checkpoint().unwrap();
+    assert_eq!(disk.calls(CallKind::Write), written, "it tries no more");
+    let after = disk.state().contents(path()).unwrap().len();
+    assert!((last..before).contains(&after), "{before} bytes became {after}, damage at {last}");
+    assert!(!is_clean(&store), "a verification tells of it");
+}
+
+/// Pages are dirty when that fails, so that no change of later tells the thread of the background.
+#[test]
+fn a_store_that_could_not_come_to_rest_does_so_later() {
+    let (disk, store) = new_store();
+    fill(&store.create_keyspace("wrens").unwrap(), 0..2_000);
+    store.close().unwrap();
+    drop(store);
+    let settle_after = Duration::from_millis(200);
+    let settling = StoreOptions { background: true, settle_after, ..options() };
+    let store = open(&settling, &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    wrens.put(&key(7), &[b'w'; 40]).unwrap();
+    let taken = store.durable_checkpoint();
+    disk.inject(Fault::once(CallKind::Write, 0, Fault::ENOSPC).sticky());
+    thread::sleep(4 * settle_after);
+    assert_eq!(store.durable_checkpoint(), taken);
+    assert!(store.pool().dirty_pages() > 0);
+    disk.clear_faults();
+    wrens.put(&key(7), &[b'x'; 40]).unwrap();
+    for _ in 0..100 {
+        if store.pool().dirty_pages() == 0 {
+            return store.close().unwrap();
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{} pages are dirty", store.pool().dirty_pages());
+}
+
+/// Between the end of a replay and the checkpoint that ends the recovery the thread of the background may take one. The log's end has
+/// passed the renames of the replay by then.
+#[test]
+fn a_checkpoint_at_the_end_of_a_replay_can_be_read() {
+    let (disk, store) = new_store();
+    fill(&store.create_keyspace("wrens").unwrap(), 0..10);
+    store.checkpoint().unwrap();
+    // As a replay leaves it.
+    store.shared.catalogue.rename_again(crate::types::TreeId(99), "a", "b", Lsn(50)).unwrap();
+    for (log_end, renames_end) in [(40, 50), (50, 0), (60, 0)] {
+        let mut newest = store.shared.checkpointing.lock();
+        newest.superblock.needs_log = true;
+        newest.superblock.renames_end = Lsn(0);
+        [newest.superblock.replay_start, newest.superblock.log_end] = [Lsn(log_end); 2];
+        drop(newest);
+        fill(&store.open_keyspace("wrens").unwrap().unwrap(), 0..10);
+        store.shared.checkpoint(false).unwrap();
+        let file = disk.open(path(), OpenMode::ReadOnly, DirectIo::Never).unwrap();
+        let found = read_superblocks(&*file).unwrap().superblock;
+        assert_eq!((found.log_end, found.renames_end), (Lsn(log_end), Lsn(renames_end)));
+        assert_eq!(found, store.shared.checkpointing.lock().superblock);
+    }
+}
