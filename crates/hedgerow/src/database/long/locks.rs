@@ -32,27 +32,47 @@ const ONE_STILL: u64 = 2;
 
 #[derive(Default)]
 struct State {
-    /// Heads that are locked, by their hashes. Two with one hash exclude each other without need.
-    heads: BTreeSet<u64>,
+    heads: BTreeSet<Name>,
+    /// Somebody moves records, or waits for that.
     is_moving: bool,
 }
 
-/// What names a head.
-pub(super) fn name_of(tree: TreeId, head: &[u8]) -> u64 {
-    block_checksum(u64::from(tree.0), head)
+/// What names a head: the tree and a hash. Two with one hash exclude each other without need.
+pub(super) type Name = (TreeId, u64);
+/// Names all heads of a tree.
+const ALL: u64 = u64::MAX;
+
+/// The name of a head.
+pub(super) fn name_of(tree: TreeId, head: &[u8]) -> Name {
+    (tree, block_checksum(u64::from(tree.0), head))
 }
 
 impl LongKeys {
     /// Locks heads, each named once.
     ///
     /// Errors: the end of `waiting`.
-    pub(super) fn lock(&self, names: BTreeSet<u64>, waiting: &Waiting<'_>) -> Result<Locked<'_>> {
+    pub(super) fn lock(&self, names: BTreeSet<Name>, waiting: &Waiting<'_>) -> Result<Locked<'_>> {
         let mut state = self.state.lock();
-        while names.iter().any(|name| state.heads.contains(name)) {
+        let is_locked = |state: &State, name: &Name| {
+            state.heads.contains(name) || state.heads.contains(&(name.0, ALL))
+        };
+        while names.iter().any(|name| is_locked(&state, name)) {
             waiting.wait_on(&self.freed, &mut state)?;
         }
         state.heads.extend(&names);
         Ok(Locked { of: self, names })
+    }
+
+    /// Locks all heads of a tree. It waits for those who hold one, who wait for nobody who comes now: those wait for this.
+    pub(super) fn lock_all(&self, tree: TreeId) -> Result<Locked<'_>> {
+        let all = (tree, ALL);
+        let locked = self.lock(BTreeSet::from([all]), &Waiting::Forever)?;
+        let mut state = self.state.lock();
+        while state.heads.range((tree, 0)..all).next().is_some() {
+            self.freed.wait(&mut state);
+        }
+        drop(state);
+        Ok(locked)
     }
 
     /// Begins and ends of moves up to now: odd while records move.
@@ -138,7 +158,7 @@ impl LongKeys {
 #[must_use]
 pub(in crate::database) struct Locked<'l> {
     of: &'l LongKeys,
-    names: BTreeSet<u64>,
+    names: BTreeSet<Name>,
 }
 
 impl Drop for Locked<'_> {
