@@ -612,6 +612,7 @@ impl Keyspace {
                 load.push(&key, prepared.bytes())?;
                 prepared.keep();
             }
+            let _locked = long.lock(&self.inner, &tree)?;
             Ok(load.finish()?)
         })
     }

@@ -51,7 +51,7 @@ pub(super) struct LeafCursor {
 
 impl LeafCursor {
     pub(super) fn new(inner: Arc<Inner>, tree: PoolTree) -> LeafCursor {
-        let walk = Walk::new(&inner, tree.scan());
+        let walk = Walk::new((&inner, &tree), tree.scan());
         LeafCursor { inner, tree, walk, large: Vec::new(), ahead: ValuesAhead::default() }
     }
 
@@ -88,14 +88,13 @@ impl LeafCursor {
         lend_stored((inner, tree), walk, (large, ahead), Some(passed), forward)
     }
 
-    /// The tree has no more records; in a head that may be because some have moved.
+    /// The tree has no more records; that may be because some have moved, or may have.
     #[cold]
     fn lend_end(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let LeafCursor { inner, tree, walk, large, ahead } = self;
-        match walk.is_in_head() {
-            true => lend_stored((inner, tree), walk, (large, ahead), None, forward),
-            false => Ok(None),
-        }
+        let at = (&**inner, &*tree);
+        let passed = if walk.goes_on(at, forward)? { walk.step(at, forward)? } else { None };
+        lend_stored(at, walk, (large, ahead), passed, forward)
     }
 
     /// See [`super::cursor::Cursor::visit`].
@@ -116,8 +115,8 @@ impl LeafCursor {
         let ended = loop {
             if is_single {
                 // A record at a time, until no head is left.
-                let passed = self.walk.step(true)?;
                 let (at, to) = ((&**inner, tree), (&mut *large, &mut self.ahead));
+                let passed = self.walk.step(at, true)?;
                 match lend_stored(at, &mut self.walk, to, passed, true)? {
                     None => break ControlFlow::Continue(()),
                     Some((key, value)) => {
@@ -143,6 +142,7 @@ impl LeafCursor {
                 }
             };
             match ended {
+                ControlFlow::Continue(()) if self.walk.goes_on((inner, tree), true)? => {}
                 ControlFlow::Continue(()) => break ControlFlow::Continue(()),
                 ControlFlow::Break(Stop::With(with)) => break ControlFlow::Break(with),
                 ControlFlow::Break(Stop::Missed) => {
@@ -150,7 +150,7 @@ impl LeafCursor {
                 }
                 ControlFlow::Break(Stop::Long) => {
                     // It was not handed over.
-                    self.walk.step(false)?;
+                    self.walk.step((inner, tree), false)?;
                     is_single = true;
                 }
             }
@@ -185,7 +185,7 @@ impl LeafCursor {
         let mut is_single = self.walk.is_in_head();
         let ended = loop {
             let ended = if is_single {
-                let passed = self.walk.step(true)?;
+                let passed = self.walk.step((inner, tree), true)?;
                 let taken =
                     self.walk.take((inner, tree), passed, (true, false), &mut self.large)?;
                 let ended = match taken {
@@ -211,6 +211,9 @@ impl LeafCursor {
                     }
                 })?;
                 match visited {
+                    ControlFlow::Continue(()) if self.walk.goes_on((inner, tree), true)? => {
+                        continue;
+                    }
                     ControlFlow::Continue(()) => break ControlFlow::Continue(()),
                     stopped => stopped,
                 }
@@ -218,7 +221,7 @@ impl LeafCursor {
             match ended {
                 ControlFlow::Break(Stop::With(with)) => break ControlFlow::Break(with),
                 ControlFlow::Break(Stop::Long) => {
-                    self.walk.step(false)?;
+                    self.walk.step((inner, tree), false)?;
                     is_single = true;
                 }
                 ControlFlow::Break(Stop::Missed) | ControlFlow::Continue(()) => {}
@@ -283,7 +286,7 @@ fn lend_stored<'w>(
                 }
                 match inner.resolve_into(tree, key, value, large) {
                     Ok(Resolved::Gone) => {
-                        passed = walk.step(forward)?;
+                        passed = walk.step((inner, tree), forward)?;
                         continue;
                     }
                     Ok(resolved) => (short, resolved == Resolved::Read),

@@ -99,7 +99,7 @@ fn walk_of(inner: &Inner, tree: &PoolTree, bounds: [Bound<&[u8]>; 2], forward: b
     let (low, high) = (widened(tree, lower, EDGES.0), widened(tree, upper, EDGES.1));
     let bytes = |bound| Bound::map(bound, Cow::as_ref);
     let cursor = tree.range((bytes(low.as_ref()), bytes(high.as_ref())));
-    let mut walk = Walk::new(inner, cursor);
+    let mut walk = Walk::new((inner, tree), cursor);
     if !forward {
         walk.cursor.seek_to_end();
     }
@@ -220,7 +220,7 @@ impl Range {
                 (key, value, cursor.is_stored(place))
             }
             Some(End::Tree(walk)) => {
-                let passed = walk.step(forward)?;
+                let passed = walk.step((&self.inner, self.source.tree()), forward)?;
                 if walk.is_in_head() {
                     return self.step_in_head(passed, (forward, with_value));
                 }

@@ -61,6 +61,9 @@ pub struct Cursor<P: Pages> {
     pub(super) key: Box<[u8]>,
     pub(super) prefix_len: usize,
     fence: Vec<u8>,
+    /// It stops at fences that are longer, as at the end; see [`Cursor::stopped_at`].
+    stops_above_bytes: usize,
+    has_stopped: bool,
     error: Option<Error>,
 }
 
@@ -109,6 +112,8 @@ impl<P: Pages> Tree<P> {
             key: Box::default(),
             prefix_len: 0,
             fence: Vec::new(),
+            stops_above_bytes: usize::MAX,
+            has_stopped: false,
             error: None,
         }
     }
@@ -199,8 +204,19 @@ impl<P: Pages> Cursor<P> {
         self.go(Place::End);
     }
 
+    /// From now on the cursor says at a fence with more bytes than that, once, that there are no more records.
+    pub fn stop_above(&mut self, fence_bytes: usize) {
+        self.stops_above_bytes = fence_bytes;
+    }
+
+    /// The fence at which the cursor has just stopped, if that is why there were no more records. It goes on behind it.
+    pub fn stopped_at(&mut self) -> Option<&[u8]> {
+        std::mem::take(&mut self.has_stopped).then_some(&self.fence)
+    }
+
     pub(super) fn go(&mut self, place: Place) {
         self.place = place;
+        self.has_stopped = false;
         self.window = None;
         (self.first, self.gap, self.end) = (0, 0, 0);
     }
@@ -307,10 +323,10 @@ impl<P: Pages> Cursor<P> {
         Ok(())
     }
 
-    /// Loads the rest of the loaded leaf, or its neighbour.
+    /// Loads the rest of the loaded leaf, or its neighbour. `false` if there is none, or the cursor stops.
     fn step_leaf(&mut self, forward: bool) -> Result<bool> {
         if self.widen(forward)? {
-            return Ok(true);
+            return Ok(self.goes_over_fence());
         }
         if (forward && self.ends_here) || (!forward && self.starts_here) {
             return Ok(false);
@@ -343,7 +359,12 @@ impl<P: Pages> Cursor<P> {
             false => crate::node::Position { index: 0, found: false },
         };
         self.enter_leaf(at.index + usize::from(at.found));
-        Ok(true)
+        Ok(self.goes_over_fence())
+    }
+
+    fn goes_over_fence(&mut self) -> bool {
+        self.has_stopped = self.fence.len() > self.stops_above_bytes;
+        !self.has_stopped
     }
 
     /// Takes up a leaf that was just loaded, at a gap: its prefix, and where the bounds cut it.
@@ -407,11 +428,14 @@ impl<P: Pages> Cursor<P> {
         self.sought.clear();
         self.sought.extend_from_slice(&self.key[..end]);
         let copied = self.tree.copy_rest(window.leaf, &mut self.leaf);
+        self.fence.clear();
         if copied.is_ok() {
             (self.first, self.end) = (window.within.start, window.within.end);
         } else {
             self.go(Place::Sought);
             self.step_to_place(forward)?;
+            // A leaf of another moment: that key is as good as a fence between the two.
+            self.fence.extend_from_slice(&self.sought);
         }
         Ok(true)
     }

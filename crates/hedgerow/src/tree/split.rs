@@ -181,7 +181,7 @@ impl<P: PagePool> Tree<P> {
                     return Err(Restart::Corrupt(id).into());
                 }
                 // The others have gone meanwhile, and it takes any value.
-                1 if level == 0 && leaf.search(key).found => {
+                1 if level == 0 && leaf.find(key).found => {
                     latched.release();
                     return Ok(Outcome::Done);
                 }

@@ -5,7 +5,7 @@
 //! no record, and a put gives it to the same key again.
 
 use super::find::Place;
-use super::locks::{Locked, name_of};
+use super::locks::{Locked, Name, name_of};
 use super::{Cut, LAST_LABEL, MIDDLE_LABEL, is_long, tree_of};
 use crate::database::inner::Inner;
 use crate::database::values::Prepared;
@@ -42,7 +42,7 @@ impl Inner {
         keys: impl Iterator<Item = (&'k PoolTree, &'k [u8])>,
         waiting: &Waiting<'_>,
     ) -> Result<Locked<'_>> {
-        let names: BTreeSet<u64> =
+        let names: BTreeSet<Name> =
             keys.map(|(tree, key)| name_of(tree.id(), Cut::new(tree, key).head)).collect();
         self.long.lock(names, waiting)
     }

@@ -2,6 +2,7 @@
 //!
 //! Plain state of one load.
 
+use super::locks::Locked;
 use super::{Cut, LAST_LABEL, MIDDLE_LABEL, check_key};
 use crate::database::inner::Inner;
 use crate::database::values::Prepared;
@@ -20,6 +21,16 @@ pub(in crate::database) struct Loading {
 }
 
 impl Loading {
+    /// What to hold while the load's records come in. Who has looked for a long key's place in the empty tree would put its record there later, where one of the
+    /// load's is by then.
+    pub(in crate::database) fn lock<'i>(
+        &self,
+        inner: &'i Inner,
+        tree: &PoolTree,
+    ) -> Result<Option<Locked<'i>>> {
+        (!self.key.is_empty()).then(|| inner.long.lock_all(tree.id())).transpose()
+    }
+
     /// The tree key of a record with a long key, and its value as a leaf gets it.
     ///
     /// Errors: `KeyTooLong`; `NotSorted`; those of placing a value.
@@ -48,5 +59,46 @@ impl Loading {
         self.key.clear();
         self.key.extend_from_slice(key);
         Ok((Cow::Owned(cut.tree_key(self.label)), inner.prepare_long(tree, cut, value)?))
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::database::long::tree_of;
+    use crate::wait::Waiting;
+    use hedgerow_sync::primitive::thread::{sleep, spawn_named};
+    use std::time::Duration;
+
+    /// The label that a key gets in an empty keyspace is that of the load's first key with the same head.
+    #[test]
+    fn a_load_does_not_come_between_the_look_for_a_place_and_the_put() {
+        let db = crate::Options::new().in_memory().unwrap();
+        let keyspace = db.keyspace("urls").unwrap();
+        let (inner, tree) = (keyspace.inner(), tree_of(keyspace.tree()));
+        let long = |rest: u8| [&[b'h'; 5_000][..], &[rest]].concat();
+        let (key, loaded) = (long(b'x'), long(b'y'));
+        let waiting = Waiting::Forever;
+        let cut = Cut::new(&tree, &key);
+        let locked = inner.lock_heads([(&tree, &key[..])].into_iter(), &waiting).unwrap();
+        let label = inner.label_to_put(&tree, cut, &waiting).unwrap();
+        let load = {
+            let (keyspace, loaded) = (keyspace.clone(), loaded.clone());
+            spawn_named("load", move || keyspace.bulk_load([(loaded, b"loaded")], 100)).unwrap()
+        };
+        sleep(Duration::from_millis(100));
+        let prepared = inner.prepare_long(&tree, cut, b"put").unwrap();
+        tree.put(&cut.tree_key(label), prepared.bytes()).unwrap();
+        prepared.keep();
+        drop(locked);
+        let ended = load.join().unwrap();
+        let found = |key: &[u8]| keyspace.get(key).unwrap().map(|value| value.into_vec());
+        assert_eq!(found(&key).as_deref(), Some(&b"put"[..]));
+        match ended {
+            Ok(_) => assert_eq!(found(&loaded).as_deref(), Some(&b"loaded"[..])),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::KeyspaceNotEmpty),
+        }
+        // Nothing is locked any more.
+        keyspace.put(&loaded, b"put, too").unwrap();
     }
 }

@@ -32,27 +32,47 @@ const ONE_STILL: u64 = 2;
 
 #[derive(Default)]
 struct State {
-    /// Heads that are locked, by their hashes. Two with one hash exclude each other without need.
-    heads: BTreeSet<u64>,
+    heads: BTreeSet<Name>,
+    /// Somebody moves records, or waits for that.
     is_moving: bool,
 }
 
-/// What names a head.
-pub(super) fn name_of(tree: TreeId, head: &[u8]) -> u64 {
-    block_checksum(u64::from(tree.0), head)
+/// What names a head: the tree and a hash. Two with one hash exclude each other without need.
+pub(super) type Name = (TreeId, u64);
+/// Names all heads of a tree.
+const ALL: u64 = u64::MAX;
+
+/// The name of a head.
+pub(super) fn name_of(tree: TreeId, head: &[u8]) -> Name {
+    (tree, block_checksum(u64::from(tree.0), head))
 }
 
 impl LongKeys {
     /// Locks heads, each named once.
     ///
     /// Errors: the end of `waiting`.
-    pub(super) fn lock(&self, names: BTreeSet<u64>, waiting: &Waiting<'_>) -> Result<Locked<'_>> {
+    pub(super) fn lock(&self, names: BTreeSet<Name>, waiting: &Waiting<'_>) -> Result<Locked<'_>> {
         let mut state = self.state.lock();
-        while names.iter().any(|name| state.heads.contains(name)) {
+        let is_locked = |state: &State, name: &Name| {
+            state.heads.contains(name) || state.heads.contains(&(name.0, ALL))
+        };
+        while names.iter().any(|name| is_locked(&state, name)) {
             waiting.wait_on(&self.freed, &mut state)?;
         }
         state.heads.extend(&names);
         Ok(Locked { of: self, names })
+    }
+
+    /// Locks all heads of a tree. It waits for those who hold one, who wait for nobody who comes now: those wait for this.
+    pub(super) fn lock_all(&self, tree: TreeId) -> Result<Locked<'_>> {
+        let all = (tree, ALL);
+        let locked = self.lock(BTreeSet::from([all]), &Waiting::Forever)?;
+        let mut state = self.state.lock();
+        while state.heads.range((tree, 0)..all).next().is_some() {
+            self.freed.wait(&mut state);
+        }
+        drop(state);
+        Ok(locked)
     }
 
     /// Begins and ends of moves up to now: odd while records move.
@@ -68,13 +88,17 @@ impl LongKeys {
         moves.is_multiple_of(2) && self.moves() == moves
     }
 
-    /// Waits until nobody moves records, and tells the count.
+    /// Waits until nobody moves records, and tells the count. Who still waits to move some does not count: that may take long.
     pub(super) fn settled(&self, waiting: &Waiting<'_>) -> Result<u64> {
         let mut state = self.state.lock();
-        while state.is_moving {
+        loop {
+            let moves = self.moves();
+            if moves.is_multiple_of(2) {
+                return Ok(moves);
+            }
+            // It becomes even under the mutex.
             waiting.wait_on(&self.freed, &mut state)?;
         }
-        Ok(self.moves())
     }
 
     /// Keeps records from moving until the value is dropped.
@@ -138,7 +162,7 @@ impl LongKeys {
 #[must_use]
 pub(in crate::database) struct Locked<'l> {
     of: &'l LongKeys,
-    names: BTreeSet<u64>,
+    names: BTreeSet<Name>,
 }
 
 impl Drop for Locked<'_> {
@@ -186,5 +210,40 @@ impl Drop for Moving<'_> {
             self.of.moves.fetch_add(1, SeqCst);
         }
         self.of.freed.notify_all();
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::wait::Wait;
+    use hedgerow_sync::primitive::thread::{sleep, spawn_named};
+    use std::time::Duration;
+
+    /// A removal of a range keeps records still for as long as it takes. Who wants to move some waits for it, and whoever looked for a place waited for him.
+    #[test]
+    fn a_scan_from_a_long_key_does_not_wait_for_who_waits_to_move_records() {
+        let db = crate::Options::new().in_memory().unwrap();
+        let keyspace = db.keyspace("urls").unwrap();
+        let key = vec![b'k'; 5_000];
+        keyspace.put(&key, b"there").unwrap();
+        let long = &keyspace.inner().long;
+        let still = long.keep_still(&Waiting::Forever).unwrap();
+        let moves = {
+            let keyspace = keyspace.clone();
+            let moves =
+                move || keyspace.inner().long.begin_moves(&Waiting::Forever).map(drop).unwrap();
+            spawn_named("moves", moves).unwrap()
+        };
+        while long.still.load(SeqCst) & MOVING == 0 {
+            sleep(Duration::from_millis(1));
+        }
+        let bounded = keyspace.clone().with_wait(Wait::For(Duration::from_millis(100)));
+        let (first, value) = bounded.range(&key[..]..).next().unwrap().unwrap();
+        assert_eq!((&*first, &*value), (&key[..], &b"there"[..]));
+        assert_eq!(long.moves(), 0, "nobody has moved anything");
+        drop(still);
+        moves.join().unwrap();
+        assert_eq!(long.moves(), 2);
     }
 }

@@ -3,12 +3,15 @@
 #![cfg(not(any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads")))]
 
 use super::super::Tree;
+use super::super::retry::Retry;
+use super::super::split::Room;
 use super::model::{Model, compare, random_value, run};
 use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
 use crate::node::{LeafLayout, LeafPolicy};
-use crate::page::Pages;
+use crate::page::{Access, Pages};
 use crate::testing::MemoryPool;
-use crate::types::TreeId;
+use crate::types::{Purpose, TreeId};
+use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
 
@@ -270,4 +273,35 @@ fn a_fingerprint_leaf_of_numbers_becomes_dense() {
     let dense = stats.leaves_of(LeafLayout::FullyDense).records;
     assert!(dense > stats.records() * 9 / 10, "{stats:?}");
     assert_clean(&tree);
+}
+
+/// Room is asked for where a record grows and is, by the time that the leaf is latched, the only one left: in the tail of a
+/// fingerprint leaf, which is not sorted. Between fences so long that the old and the new record do not fit beside each other, the leaf was
+/// taken for one that has to be split, and no leaf with one record can be.
+#[test]
+fn a_record_that_is_alone_in_its_leaf_grows_in_every_layout_without_a_split() {
+    for layout in [LeafLayout::Comparison, LeafLayout::Fingerprint] {
+        let pool = Arc::new(MemoryPool::new(4 << 10, 1 << 16));
+        let tree = Tree::create_with(pool, TreeId(7), LeafPolicy::Fixed(layout)).unwrap();
+        let (one, other) = (b"key 1", b"key 2");
+        tree.put(other, b"the only one in order").unwrap();
+        let waiting = Waiting::Forever;
+        let mut retry = Retry::new(&*tree.pool, tree.root, Access::Point, &waiting);
+        // Fences that are as long as the lower keys of the two pairs.
+        for (low, high) in [([b'j'; 200], b"k"), ([b'l'; 200], b"m")] {
+            let room = Room::Apart { low: &low, high, value_bytes: 1 };
+            tree.make_room(&low, room, Purpose::Take, &mut retry).unwrap();
+        }
+        tree.put(one, &[b'o'; 1_870]).unwrap();
+        assert!(tree.remove(other).unwrap());
+        let value = [b'n'; 1_930];
+        let room = Room::Record { key: one, value_bytes: value.len() };
+        tree.make_room(one, room, Purpose::Take, &mut retry).unwrap();
+        drop(retry);
+        let leaves = |tree: &Tree<MemoryPool>| tree.stats().unwrap().levels[0].pages;
+        let before = leaves(&tree);
+        tree.put(one, &value).unwrap();
+        assert_eq!((tree.get(one).unwrap().as_deref(), leaves(&tree)), (Some(&value[..]), before));
+        assert_clean(&tree);
+    }
 }
