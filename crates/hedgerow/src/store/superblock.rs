@@ -285,26 +285,13 @@ impl Superblock {
         if checkpoint.0 == 0 || checkpoint > LAST_CHECKPOINT {
             return refuse("a checkpoint number that cannot be");
         }
-        let (replay_start, log_end) = (u64_at(block, REPLAY_START), u64_at(block, LOG_END));
-        if replay_start > log_end {
-            return refuse("replay would start after the end of the log");
-        }
-        let (incompat, renames_end) = (u64_at(block, INCOMPAT), u64_at(block, RENAMES_END));
-        if (incompat & RENAMES_REPLAYED != 0) != (renames_end > log_end)
-            || (renames_end != 0) != (renames_end > log_end)
-        {
-            return refuse("renames that cannot be");
-        }
-        // The last addresses and incarnations are left for the logs to come.
-        if log_end.max(renames_end) >= 1 << 61 || u64_at(block, LOG_INCARNATION) >= 1 << 62 {
-            return refuse("an address of the log that cannot be");
-        }
+        let [replay_start, log_end, renames_end] = log_places(block)?;
         let mut store_id = [0; 16];
         store_id.copy_from_slice(&block[STORE_ID..STORE_ID + 16]);
         Ok(Superblock {
             compat: u64_at(block, COMPAT),
             read_only_compat: u64_at(block, READ_ONLY_COMPAT),
-            incompat,
+            incompat: u64_at(block, INCOMPAT),
             store_id,
             checkpoint,
             geometry,
@@ -328,6 +315,25 @@ impl Superblock {
             user_version: u64_at(block, USER_VERSION),
         })
     }
+}
+
+/// Where replay starts, the log's end, and that of the last rename that was replayed.
+fn log_places(block: &SuperblockBytes) -> Result<[u64; 3], String> {
+    let places = [REPLAY_START, LOG_END, RENAMES_END].map(|at| u64_at(block, at));
+    let [replay_start, log_end, renames_end] = places;
+    let refuse = |what: &str| Err(what.to_owned());
+    if replay_start > log_end {
+        return refuse("replay would start after the end of the log");
+    }
+    let has_renames = u64_at(block, INCOMPAT) & RENAMES_REPLAYED != 0;
+    if [renames_end != 0, has_renames] != [renames_end > log_end; 2] {
+        return refuse("renames that cannot be");
+    }
+    // The last addresses and incarnations are left for the logs to come.
+    if log_end.max(renames_end) >= 1 << 61 || u64_at(block, LOG_INCARNATION) >= 1 << 62 {
+        return refuse("an address of the log that cannot be");
+    }
+    Ok(places)
 }
 
 /// What one block turned out to be.

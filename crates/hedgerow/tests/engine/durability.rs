@@ -181,7 +181,9 @@ fn a_recovery_gives_no_space_back_before_it_needs_no_log() {
     let options = logged().memory_limit_bytes(4 << 20);
     let db = open(&options, &disk, OpenHow::New).unwrap();
     let keyspace = db.keyspace("robins").unwrap();
-    let put = |n: u64| drop(keyspace.put(&key(n), &[b'.'; 100]).unwrap());
+    let put = |n: u64| {
+        keyspace.put(&key(n), &[b'.'; 100]).unwrap();
+    };
     (0..8 * KEYS).for_each(put);
     db.checkpoint().unwrap();
     // Most of the file is free behind these, and then changes go on.
