@@ -336,6 +336,28 @@ fn what_just_may_be_is_taken_and_one_more_is_refused() {
 }
 
 #[test]
+fn renames_of_a_replay_lie_behind_the_end_of_the_log_and_have_a_flag() {
+    let most = (1_u64 << 61) - 1;
+    for (log_end, renames_end, incompat, may_be) in [
+        (5, 0, 0, true),
+        (5, 6, RENAMES_REPLAYED, true),
+        (5, most, RENAMES_REPLAYED | EXTENTS, true),
+        (5, most + 1, RENAMES_REPLAYED, false),
+        (5, 6, 0, false),
+        (5, 0, RENAMES_REPLAYED, false),
+        (5, 5, RENAMES_REPLAYED, false),
+        (5, 5, 0, false),
+    ] {
+        let [log_end, renames_end] = [Lsn(log_end), Lsn(renames_end)];
+        let superblock = Superblock { log_end, renames_end, incompat, ..sample(1) };
+        match choose([Some(&superblock.encode(0)), None, None, None]) {
+            Ok(chosen) => assert!(may_be && chosen.superblock == superblock),
+            Err(error) => assert!(!may_be && is_corrupted(&error), "{error:?}"),
+        }
+    }
+}
+
+#[test]
 fn units_that_a_checkpoint_needs_are_written_by_zones_and_a_rest() {
     let geometry = sample(1).geometry;
     let per_zone = u64::from(geometry.units_per_zone());
