@@ -103,6 +103,11 @@ pub fn run(common: &Common, args: &PagesArgs) -> Result<(), Failure> {
         Some(id) => vec![the_page(&keyspace, PageId(id), args)?],
         None => examples(&keyspace, args)?,
     };
+    let defects = drawn.iter().map(|page| page.defects.len() as u64).sum();
+    Failure::damage(print(common, &drawn), defects)
+}
+
+fn print(common: &Common, drawn: &[Drawn]) -> Result<(), Failure> {
     let mut out = Out::new();
     for (number, page) in drawn.iter().enumerate() {
         match common.format {
@@ -115,8 +120,7 @@ pub fn run(common: &Common, args: &PagesArgs) -> Result<(), Failure> {
             Format::Json => out.json(&text::as_json(page))?,
         }
     }
-    out.finish()?;
-    damage(drawn.iter().map(|page| page.defects.len()).sum())
+    out.finish()
 }
 
 /// The page with this id, by a walk, so that it is known to belong to the keyspace.
@@ -178,19 +182,16 @@ fn draw_tree(
     walked.map_err(store::failed("read", store))?;
     let failed = |error| Failure::Io(format!("cannot write {}", picture.display()), error);
     std::fs::write(picture, tree.draw()).map_err(failed)?;
-    if common.format == Format::Json {
+    let printed = if common.format == Format::Json {
         let mut out = Out::new();
-        out.json(&serde_json::json!({ "nodes": tree.nodes(), "damaged": tree.damaged() }))?;
-        out.finish()?;
+        let object = serde_json::json!({ "nodes": tree.nodes(), "damaged": tree.damaged() });
+        out.json(&object).and_then(|()| out.finish())
     } else {
         let nodes = crate::size::show_count(tree.nodes());
         eprintln!("drew {nodes} nodes into {}", picture.display());
-    }
-    damage(tree.damaged() as usize)
-}
-
-fn damage(defects: usize) -> Result<(), Failure> {
-    if defects == 0 { Ok(()) } else { Err(Failure::Damage(defects as u64)) }
+        Ok(())
+    };
+    Failure::damage(printed, tree.damaged())
 }
 
 /// A picture that was written over the store would be the end of it.
