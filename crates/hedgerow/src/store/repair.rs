@@ -13,6 +13,8 @@
 
 mod search;
 
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 use super::PoolTree;
 use super::backup::{Progress, cancelled, refuse_what_is_there};
 use super::catalogue::{self, decode_entry, is_leftover};
@@ -220,15 +222,28 @@ impl<'p> Repair<'p> {
             }
             Ok(())
         })?;
-        if !self.report.damaged.is_empty() {
-            let mut inner = std::mem::take(&mut self.inner);
-            // The last one that names a page is right.
-            inner.sort_by_key(|(page, _)| !self.unsure.contains_key(page));
-            self.read(&inner, &mut |this, _, _, image, _| {
-                this.name_children(image);
-                Ok(())
-            })?;
-            self.name_roots();
+        if self.report.damaged.is_empty() { Ok(()) } else { self.name_lost() }
+    }
+
+    /// Notes what damaged pages held.
+    fn name_lost(&mut self) -> Result<()> {
+        let damaged = self.report.damaged.iter().enumerate();
+        let damaged: BTreeMap<PageId, usize> = damaged.map(|(at, lost)| (lost.page, at)).collect();
+        let mut inner = self.inner.clone();
+        // The last one that names a page is right.
+        inner.sort_by_key(|(page, _)| !self.unsure.contains_key(page));
+        self.read(&inner, &mut |this, _, _, image, _| {
+            this.name_children(image, &damaged);
+            Ok(())
+        })?;
+        // A damaged root held everything, or led to everything.
+        for (name, entry) in self.names.values() {
+            let Some(&at) = damaged.get(&entry.root) else { continue };
+            let lost = &mut self.report.damaged[at];
+            lost.keyspace = Some(name.clone());
+            // A root that is a leaf is the only one.
+            let is_inner = self.with_leaves.contains(&entry.tree);
+            lost.keys = Some(LostKeys { above: None, up_to: None, is_inner });
         }
         Ok(())
     }
@@ -295,7 +310,7 @@ impl<'p> Repair<'p> {
     }
 
     /// Notes what damaged children of an inner node held.
-    fn name_children(&mut self, image: &[u8]) {
+    fn name_children(&mut self, image: &[u8], damaged: &BTreeMap<PageId, usize>) {
         let node = plain_leaf(image).as_node();
         let keyspace = self.name_of(header::tree_id(image));
         let key = |index: usize| {
@@ -303,10 +318,9 @@ impl<'p> Repair<'p> {
             node.append_key(index, &mut key);
             key
         };
-        for lost in &mut self.report.damaged {
-            let Some(index) = (0..=node.count()).find(|&at| node.child_at(at) == lost.page) else {
-                continue;
-            };
+        for index in 0..=node.count() {
+            let Some(&at) = damaged.get(&node.child_at(index)) else { continue };
+            let lost = &mut self.report.damaged[at];
             let fence = |append: &dyn Fn(&mut Vec<u8>) -> bool| {
                 let mut fence = Vec::new();
                 append(&mut fence).then_some(fence)
@@ -321,19 +335,6 @@ impl<'p> Repair<'p> {
             };
             lost.keyspace.clone_from(&keyspace);
             lost.keys = Some(LostKeys { above, up_to, is_inner: header::level(image) > 1 });
-        }
-    }
-
-    /// A damaged root held everything, or led to everything.
-    fn name_roots(&mut self) {
-        for lost in &mut self.report.damaged {
-            let root = self.names.values().find(|(_, entry)| entry.root == lost.page);
-            if let Some((name, entry)) = root {
-                lost.keyspace = Some(name.clone());
-                // A root that is a leaf is the only one.
-                let is_inner = self.with_leaves.contains(&entry.tree);
-                lost.keys = Some(LostKeys { above: None, up_to: None, is_inner });
-            }
         }
     }
 
