@@ -359,7 +359,7 @@ impl<'p> Repair<'p> {
             let tree = header::tree_id(image);
             let passed_over = tree == TreeId::CATALOGUE
                 || this.leftovers.contains(&tree) && !this.names.contains_key(&tree)
-                || cut_short.contains(&tree)
+                || cut_short.get(&tree).is_some_and(|reached| !reached.contains(&page))
                 || this.names.get(&tree).is_some_and(|(_, entry)| entry.is_dropping);
             if let Some(defect) = defect {
                 // It was whole a moment ago.
@@ -413,28 +413,50 @@ impl<'p> Repair<'p> {
         Ok(trees)
     }
 
-    /// Trees whose bulk load was cut short: nobody was told that their leaves are there.
-    fn loads_cut_short(&mut self) -> Result<Vec<TreeId>> {
-        let loading: Vec<PageId> = self
-            .names
-            .values()
-            .filter(|(_, entry)| entry.is_loading)
-            .map(|(_, entry)| entry.root)
-            .collect();
-        let roots: Vec<(PageId, Slot)> = self
-            .leaves
-            .iter()
-            .map(|&(_, page, slot)| (page, slot))
-            .filter(|(page, _)| loading.contains(page) && !self.unsure.contains_key(page))
-            .collect();
-        let mut cut_short = Vec::new();
-        self.read(&roots, &mut |_, _, _, image, _| {
-            if plain_leaf(image).count() == 0 {
-                cut_short.push(header::tree_id(image));
-            }
-            Ok(())
-        })?;
-        Ok(cut_short)
+    /// Trees whose bulk load was cut short, and the leaves to which their roots lead: nobody was told of the others. A tree of
+    /// which an inner node is lost is not among them.
+    fn loads_cut_short(&mut self) -> Result<BTreeMap<TreeId, BTreeSet<PageId>>> {
+        let loading = self.names.values().map(|(_, entry)| entry).filter(|entry| entry.is_loading);
+        let mut reached: BTreeMap<TreeId, BTreeSet<PageId>> =
+            loading.map(|entry| (entry.tree, [entry.root].into())).collect();
+        let roots: BTreeSet<PageId> = reached.values().flatten().copied().collect();
+        let is_sure = |page: &PageId| !self.unsure.contains_key(page);
+        let leaves = self.leaves.iter().map(|(_, page, _)| page).filter(|page| is_sure(page));
+        let leaves: BTreeSet<PageId> =
+            leaves.filter(|page| roots.contains(page)).copied().collect();
+        let inner = self.inner.iter().filter(|(page, _)| is_sure(page) && !reached.is_empty());
+        let mut inner: BTreeMap<PageId, Slot> = inner.copied().collect();
+        // A root that is neither is lost.
+        reached.retain(|_, root| {
+            root.iter().all(|root| leaves.contains(root) || inner.contains_key(root))
+        });
+        let mut level: Vec<_> = roots.iter().filter_map(|root| inner.remove_entry(root)).collect();
+        while !level.is_empty() {
+            let mut below = Vec::new();
+            self.read(&level, &mut |_, _, _, image, defect| {
+                if defect.is_some() {
+                    // It was whole a moment ago.
+                    reached.clear();
+                    return Ok(());
+                }
+                let (node, tree) = (plain_leaf(image).as_node(), header::tree_id(image));
+                let Some(pages) = reached.get_mut(&tree) else { return Ok(()) };
+                let children = (0..=node.count()).map(|at| node.child_at(at));
+                if header::level(image) == 1 {
+                    pages.extend(children);
+                    return Ok(());
+                }
+                for child in children {
+                    match inner.remove_entry(&child) {
+                        Some(child) => below.push(child),
+                        None => drop(reached.remove(&tree)),
+                    }
+                }
+                Ok(())
+            })?;
+            level = below;
+        }
+        Ok(reached)
     }
 
     /// Makes the changes that the log has beyond the checkpoint, as far as it can be read.

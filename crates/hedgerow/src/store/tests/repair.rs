@@ -103,6 +103,47 @@ fn a_load_that_was_cut_short_does_not_come_back() {
 }
 
 #[test]
+/// Others may put records into a keyspace that is being loaded, and its root may lead to their leaves.
+#[test]
+fn a_load_that_was_cut_short_does_not_come_back_beside_what_others_have_put() {
+    let (disk, store, trees) = with(&options(), &["gulls", "larks", "terns"]);
+    let many = (0..200_u32).map(|n| (n.to_be_bytes().to_vec(), vec![7; 100]));
+    let many: Vec<(Vec<u8>, Vec<u8>)> = many.collect();
+    for tree in &trees {
+        tree.remove(b"key").unwrap();
+    }
+    trees[0].put(b"key", b"gulls").unwrap();
+    for tree in &trees[1..] {
+        for (key, value) in &many {
+            tree.put(key, value).unwrap();
+        }
+    }
+    // Of one only inner nodes and empty leaves are left.
+    for (key, _) in &many {
+        trees[2].remove(key).unwrap();
+    }
+    for (name, tree) in ["gulls", "larks", "terns"].iter().zip(&trees) {
+        store.shared.catalogue.begin_load(name, tree).unwrap();
+        let leaf: PoolTree = Tree::create(store.pool().clone(), tree.id()).unwrap();
+        leaf.put(b"loaded", b"half").unwrap();
+    }
+    store.checkpoint().unwrap();
+    let larks = trees[1].root();
+    let (left, damaged) = (disk.crash(1), disk.crash(1));
+    drop(store);
+    let (report, store) = repaired(&left);
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(records(&store, "gulls"), one(b"key", b"gulls"));
+    assert_eq!(records(&store, "larks"), many);
+    assert!(records(&store, "terns").is_empty());
+    // Without the root nobody can tell which leaves it led to.
+    spoil(&damaged, larks);
+    let (report, store) = repaired(&damaged);
+    assert_eq!(report.damaged.len(), 1, "{report:?}");
+    assert_eq!(records(&store, "larks").len(), many.len() + 1);
+    assert_eq!(records(&store, "gulls"), one(b"key", b"gulls"));
+}
+
 fn a_load_whose_keyspace_was_dropped_does_not_come_back() {
     let (disk, store, _) = with(&options(), &["wrens"]);
     let leaf: PoolTree = Tree::create(store.pool().clone(), TreeId(9)).unwrap();
