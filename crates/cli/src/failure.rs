@@ -33,6 +33,14 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// How a command ends that has printed what it found. Damage is damage, although nobody may have read all of the lines.
+    pub fn damage(printed: Result<(), Failure>, defects: u64) -> Result<(), Failure> {
+        match printed {
+            Ok(()) | Err(Failure::PipeClosed) if defects > 0 => Err(Failure::Damage(defects)),
+            printed => printed,
+        }
+    }
+
     /// The words for standard error, without the program's name; `None` to stay silent.
     pub fn words(&self) -> Option<String> {
         Some(match self {

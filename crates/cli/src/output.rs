@@ -2,7 +2,9 @@
 
 use crate::failure::Failure;
 use serde_json::Value as Json;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 const STDOUT: &str = "standard output";
 const BUFFER_BYTES: usize = 64 << 10;
@@ -106,6 +108,22 @@ mod at_start {
     #[used]
     #[unsafe(link_section = ".init_array")]
     static LOOK: extern "C" fn() = look;
+}
+
+/// The directory that has the name of a file.
+pub fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes a new file durable: one whose name is lost is as lost as its bytes.
+pub fn sync_new(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    #[cfg(unix)]
+    File::open(directory_of(path))?.sync_all()?;
+    Ok(())
 }
 
 fn output_failure(name: &str, error: io::Error) -> Failure {

@@ -23,16 +23,20 @@ pub struct BackupArgs {
 
 /// Copies the store and says how much that was.
 pub fn run(common: &Common, args: &BackupArgs) -> Result<(), Failure> {
-    let db = store::open_read_only(common, &args.store)?;
-    let copied = match copy(&db, &args.backup) {
-        Err(error) if error.kind() == ErrorKind::NotClosed => {
-            drop(db);
+    let copied = match store::open_read_only(common, &args.store) {
+        // What is replayed stays in memory there.
+        Err(Failure::Engine(_, error)) if error.kind() == ErrorKind::MemoryLimit => None,
+        db => Some(copy(&db?, &args.backup)),
+    };
+    let copied = match copied {
+        Some(Err(error)) if error.kind() != ErrorKind::NotClosed => Err(error),
+        Some(Ok(report)) => Ok(report),
+        _ => {
             let db = store::open_quietly(common, LeafArgs::default(), &args.store)?;
             let copied = copy(&db, &args.backup);
             store::close(db, &args.store, Ok(()))?;
             copied
         }
-        copied => copied,
     };
     let report = copied.map_err(store::copying("back up", &args.store))?;
     print(common, "backed up", &args.backup, &report)

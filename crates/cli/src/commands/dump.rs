@@ -7,7 +7,7 @@
 use crate::args::{Common, Format};
 use crate::dump_format::{self, Section};
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, sync_new};
 use crate::{interrupt, progress, size, store};
 use clap::Args;
 use hedgerow::{Database, Keyspace};
@@ -94,7 +94,7 @@ fn dump_to_file(keyspaces: &[Keyspace], store: &Path, path: &Path) -> Result<Wri
         let mut out = Out::to(writer, &name);
         let written = dump(keyspaces, store, &mut out)?;
         out.finish()?;
-        file.sync_all().map_err(failed("write to"))?;
+        sync_new(&file, path).map_err(failed("write to"))?;
         Ok(written)
     });
     if written.is_err()

@@ -13,7 +13,7 @@ use crate::{progress, store};
 use clap::Args;
 use hedgerow::{DamagedPage, RepairReport};
 use serde_json::{Value as Json, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `repair`.
 #[derive(Debug, Args)]
@@ -33,6 +33,11 @@ pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     let report = repaired.map_err(store::copying("repair", &args.store))?;
+    let defects = report.damaged.len() + report.defects.len();
+    Failure::damage(print(common, &report, &args.new), defects as u64)
+}
+
+fn print(common: &Common, report: &RepairReport, new: &Path) -> Result<(), Failure> {
     let mut out = Out::new();
     match common.format {
         Format::Human => {
@@ -42,7 +47,7 @@ pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
             for defect in &report.defects {
                 out.line(defect)?;
             }
-            let RepairReport { pages, records, keyspaces, replayed, .. } = &report;
+            let RepairReport { pages, records, keyspaces, replayed, .. } = report;
             let [pages, records, replayed, keyspaces] = [
                 (pages, "page"),
                 (records, "record"),
@@ -52,7 +57,7 @@ pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
             .map(|(count, noun)| show_number_of(*count, noun));
             out.line(&format!(
                 "salvaged: {records} of {pages}, {replayed} of the log, {keyspaces}, to {}",
-                args.new.display()
+                new.display()
             ))?;
         }
         Format::Json => out.json(&json!({
@@ -64,11 +69,7 @@ pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
             "defects": report.defects,
         }))?,
     }
-    out.finish()?;
-    match report.damaged.len() + report.defects.len() {
-        0 => Ok(()),
-        count => Err(Failure::Damage(count as u64)),
-    }
+    out.finish()
 }
 
 fn describe(lost: &DamagedPage) -> String {

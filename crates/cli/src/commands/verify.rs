@@ -34,8 +34,13 @@ struct Findings {
 /// Checks the store and prints the findings.
 pub fn run(common: &Common, args: &VerifyArgs) -> Result<(), Failure> {
     let findings = examine(common, args)?;
+    let defects = findings.defects.len() as u64 + findings.more_defects;
+    Failure::damage(print(common, &findings), defects)
+}
+
+fn print(common: &Common, findings: &Findings) -> Result<(), Failure> {
     let Findings { pages, keyspaces, large_values, large_value_bytes, defects, more_defects } =
-        &findings;
+        findings;
     let mut out = Out::new();
     match common.format {
         Format::Human => {
@@ -67,12 +72,7 @@ pub fn run(common: &Common, args: &VerifyArgs) -> Result<(), Failure> {
             "more_defects": more_defects,
         }))?,
     }
-    out.finish()?;
-    if defects.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Damage(defects.len() as u64 + *more_defects))
-    }
+    out.finish()
 }
 
 fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {

@@ -81,18 +81,16 @@ fn a_damaged_backup_is_named_and_not_restored() {
     assert!(!Path::new(&restored).exists());
 }
 
+/// A store whose load was killed, when the log had this part of the text.
 #[cfg(unix)]
-#[test]
-fn a_store_that_was_not_closed_is_backed_up_with_what_its_log_has() {
-    let scratch = Scratch::new("backup-killed");
+fn killed(name: &str, text: &str, some: &[u8]) -> (Scratch, String) {
+    let scratch = Scratch::new(name);
     let store = scratch.store();
     let args = ["load", &store, "-"];
-    let text = text();
     let mut load = command(&args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = load.stdin.take().unwrap();
     std::io::Write::write_all(&mut stdin, text.as_bytes()).unwrap();
     // It waits for more. What it has taken is in its log within a tenth of a second.
-    let some = text.lines().next().unwrap().split('\t').next_back().unwrap().as_bytes();
     let has_it = |log: &Vec<u8>| log.windows(some.len()).any(|window| window == some);
     while !fs::read(format!("{store}-log")).is_ok_and(|log| has_it(&log)) {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -100,8 +98,31 @@ fn a_store_that_was_not_closed_is_backed_up_with_what_its_log_has() {
     load.kill().unwrap();
     wait(&args, load);
     drop(stdin);
+    (scratch, store)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_that_was_not_closed_is_backed_up_with_what_its_log_has() {
+    let (scratch, store) = killed("backup-killed", &text(), b"value of 0");
     let backup = scratch.path("copy.hrow");
     run(&["backup", &store, &backup]).code(0);
+    let count = run(&["count", &store]).code(0).text().to_owned();
+    run(&["count", &backup]).code(0).stdout(&count);
+    run(&["verify", &backup]).code(0);
+}
+
+/// Opening it for reading alone replays the log into memory.
+#[cfg(unix)]
+#[test]
+fn a_store_whose_log_does_not_fit_into_memory_is_backed_up() {
+    let value = "v".repeat(1_000);
+    // Less than makes a checkpoint due.
+    let text: String = (0..6_000).map(|n| format!("key {n:05}\t{n} {value}\n")).collect();
+    let (scratch, store) = killed("backup-small", &text, b"5500 vvv");
+    let backup = scratch.path("copy.hrow");
+    run(&["count", &store, "--memory-limit", "4MiB"]).code(1).stderr_has("memory");
+    run(&["backup", &store, &backup, "--memory-limit", "4MiB"]).code(0);
     let count = run(&["count", &store]).code(0).text().to_owned();
     run(&["count", &backup]).code(0).stdout(&count);
     run(&["verify", &backup]).code(0);

@@ -109,6 +109,25 @@ fn the_tree_is_drawn_and_the_store_is_never_drawn_over() {
     assert!(svg.contains("fully dense leaf: "), "{svg}");
     run(&["pages", &store, "--svg", &store]).code(1).stderr_has("is the store");
     assert_eq!(fs::read(&store).unwrap(), before);
+    // Nor over its log, which is there only before it is closed.
+    let log = format!("{store}-log");
+    run(&["pages", &store, "--svg", &log]).code(1).stderr_has("is the log of the store");
+    assert!(!fs::exists(&log).unwrap());
+    fs::write(&log, "a log").unwrap();
+    #[cfg(unix)]
+    for (file, words) in [(&store, "is the store"), (&log, "is the log of the store")] {
+        let (hard, soft) = (scratch.path("hard.svg"), scratch.path("soft.svg"));
+        fs::hard_link(file, &hard).unwrap();
+        std::os::unix::fs::symlink(file, &soft).unwrap();
+        for link in [hard, soft] {
+            run(&["pages", &store, "--svg", &link]).code(1).stderr_has(words);
+            fs::remove_file(link).unwrap();
+        }
+    }
+    run(&["pages", &store, "--svg", &log]).code(1).stderr_has("is the log of the store");
+    assert_eq!(fs::read(&log).unwrap(), b"a log");
+    assert_eq!(fs::read(&store).unwrap(), before);
+    fs::remove_file(log).unwrap();
     let nowhere = scratch.path("no/such/directory.svg");
     run(&["pages", &store, "--svg", &nowhere]).code(1).stderr_has("cannot write");
 }

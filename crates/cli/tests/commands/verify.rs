@@ -1,6 +1,6 @@
 //! `verify`: a sound store, and stores with damaged bytes.
 
-use crate::harness::{Scratch, run};
+use crate::harness::{Scratch, command, run, wait};
 use std::fs;
 
 fn loaded(name: &str) -> (Scratch, String) {
@@ -37,6 +37,30 @@ fn damage_is_exit_code_4_and_named() {
     assert_ne!(json["defects"], serde_json::json!([]));
     // The damage is never given out as data.
     run(&["get", &copy, "key 02500"]).code(4).stdout("").stderr_has("page");
+}
+
+#[test]
+fn damage_is_exit_code_4_although_the_reader_has_gone() {
+    let (scratch, store) = loaded("verify-pipe");
+    let mut damaged = fs::read(&store).unwrap();
+    let places = find(&damaged, b"value of 2500");
+    places.into_iter().for_each(|at| damaged[at] ^= 1);
+    let copy = scratch.file("damaged.hrow", &damaged);
+    let (new, picture) = (scratch.path("new.hrow"), scratch.path("tree.svg"));
+    for args in [
+        &["verify", &copy][..],
+        &["repair", &copy, &new],
+        &["pages", &copy],
+        &["pages", &copy, "--svg", &picture, "--format", "json"],
+    ] {
+        // Nobody reads from the pipe, so every write to it fails.
+        let (_, writer) = std::io::pipe().unwrap();
+        let child = command(args).stdout(writer).spawn().unwrap();
+        wait(args, child).code(4).stderr_has("found");
+    }
+    let args = ["verify", &store];
+    let (_, writer) = std::io::pipe().unwrap();
+    wait(&args, command(&args).stdout(writer).spawn().unwrap()).code(0).silent();
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {

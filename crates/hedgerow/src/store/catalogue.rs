@@ -446,10 +446,11 @@ impl Catalogue {
     /// Errors: `KeyspaceDropped` if the name means another tree by now.
     pub fn begin_load(&self, name: &str, tree: &PoolTree) -> Result<()> {
         let mut loads = self.dropping.lock();
-        if !self.set_loading(name, tree, true)? {
+        let Some(was_loading) = self.set_loading(name, tree, true)? else {
             return Err(Error::new(ErrorKind::KeyspaceDropped, "the keyspace was dropped"));
-        }
-        *loads.entry(tree.id()).or_default() += 1;
+        };
+        // One that another run has left counts as well, and does not end before an opening has swept its pages.
+        *loads.entry(tree.id()).or_insert(u32::from(was_loading)) += 1;
         Ok(())
     }
 
@@ -461,16 +462,18 @@ impl Catalogue {
             if *count > 0 {
                 return Ok(());
             }
-            loads.remove(&tree.id());
         }
         // If it was dropped meanwhile the load has found out by itself; if a drop has failed half-way, this is left of it.
         self.set_loading(name, tree, false)?;
+        // Not before: what could not be ended a later load ends.
+        loads.remove(&tree.id());
         self.end_leftover(tree.id())
     }
 
-    /// The caller holds the lock of drops. False: the keyspace was dropped.
-    fn set_loading(&self, name: &str, tree: &PoolTree, loading: bool) -> Result<bool> {
-        let Some((name, record)) = self.find_tree(tree.id(), name)? else { return Ok(false) };
+    /// The caller holds the lock of drops. Whether it was loading; `None`: the keyspace was dropped.
+    fn set_loading(&self, name: &str, tree: &PoolTree, loading: bool) -> Result<Option<bool>> {
+        let Some((name, record)) = self.find_tree(tree.id(), name)? else { return Ok(None) };
+        let was_loading = record.state == State::Loading;
         let state = if loading { State::Loading } else { State::Live };
         let record = Record { state, ..record }.encode();
         match loading {
@@ -478,7 +481,7 @@ impl Catalogue {
             // Of a load that came to nothing, too: on a full disk as well.
             false => self.tree.put_to_free(name.as_bytes(), &record)?,
         };
-        Ok(true)
+        Ok(Some(was_loading))
     }
 
     /// Notes that nothing is left of a load whose keyspace was dropped.

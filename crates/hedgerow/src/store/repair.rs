@@ -11,7 +11,10 @@
 //! Then the log is replayed, as far as it can be read. The new store is written like any (`create.rs`): after a failure or a
 //! crash there is nothing at its path. Memory: some 50 bytes for each page beside the limit of the new store. One thread.
 
+mod salvaged;
 mod search;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 
 use super::PoolTree;
 use super::backup::{Progress, cancelled, refuse_what_is_there};
@@ -22,7 +25,7 @@ use super::log_file::LogFile;
 use super::open::{PAGE_FORM, fit_blocks, read_superblocks};
 use super::options::StoreOptions;
 use super::repair_report::{DamagedPage, LostKeys, RepairReport};
-use super::replay::{Home, Keyspaces, Replay, Trees};
+use super::replay::{Home, Replay, Trees};
 use super::superblock::Superblock;
 use super::unfinished::Unfinished;
 use super::{Store, create};
@@ -35,9 +38,10 @@ use crate::space::part;
 use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::{Deltas, Zones};
 use crate::storage::{AlignedBuffer, Disk, File, OpenMode};
-use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
+use crate::types::{Epoch, PageId, Slot, TreeId};
 use crate::wal::scan;
 use hedgerow_sync::primitive::Arc;
+use salvaged::{LostValues, Salvaged, nameless};
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,6 +112,9 @@ struct Repair<'p> {
     names: BTreeMap<TreeId, (String, catalogue::Entry)>,
     /// What the keyspaces of trees are called in the new store.
     now: BTreeMap<TreeId, String>,
+    /// What is said of those whose names are lost.
+    nameless: BTreeMap<TreeId, String>,
+    lost_values: LostValues,
     large: LargeCopy,
     report: RepairReport,
     progress: Progress<'p>,
@@ -156,6 +163,8 @@ impl<'p> Repair<'p> {
             inner: Vec::new(),
             names,
             now: BTreeMap::new(),
+            nameless: BTreeMap::new(),
+            lost_values: BTreeMap::new(),
             large: LargeCopy::default(),
             report,
             progress,
@@ -220,15 +229,28 @@ impl<'p> Repair<'p> {
             }
             Ok(())
         })?;
-        if !self.report.damaged.is_empty() {
-            let mut inner = std::mem::take(&mut self.inner);
-            // The last one that names a page is right.
-            inner.sort_by_key(|(page, _)| !self.unsure.contains_key(page));
-            self.read(&inner, &mut |this, _, _, image, _| {
-                this.name_children(image);
-                Ok(())
-            })?;
-            self.name_roots();
+        if self.report.damaged.is_empty() { Ok(()) } else { self.name_lost() }
+    }
+
+    /// Notes what damaged pages held.
+    fn name_lost(&mut self) -> Result<()> {
+        let damaged = self.report.damaged.iter().enumerate();
+        let damaged: BTreeMap<PageId, usize> = damaged.map(|(at, lost)| (lost.page, at)).collect();
+        let mut inner = self.inner.clone();
+        // The last one that names a page is right.
+        inner.sort_by_key(|(page, _)| !self.unsure.contains_key(page));
+        self.read(&inner, &mut |this, _, _, image, _| {
+            this.name_children(image, &damaged);
+            Ok(())
+        })?;
+        // A damaged root held everything, or led to everything.
+        for (name, entry) in self.names.values() {
+            let Some(&at) = damaged.get(&entry.root) else { continue };
+            let lost = &mut self.report.damaged[at];
+            lost.keyspace = Some(name.clone());
+            // A root that is a leaf is the only one.
+            let is_inner = self.with_leaves.contains(&entry.tree);
+            lost.keys = Some(LostKeys { above: None, up_to: None, is_inner });
         }
         Ok(())
     }
@@ -295,7 +317,7 @@ impl<'p> Repair<'p> {
     }
 
     /// Notes what damaged children of an inner node held.
-    fn name_children(&mut self, image: &[u8]) {
+    fn name_children(&mut self, image: &[u8], damaged: &BTreeMap<PageId, usize>) {
         let node = plain_leaf(image).as_node();
         let keyspace = self.name_of(header::tree_id(image));
         let key = |index: usize| {
@@ -303,10 +325,9 @@ impl<'p> Repair<'p> {
             node.append_key(index, &mut key);
             key
         };
-        for lost in &mut self.report.damaged {
-            let Some(index) = (0..=node.count()).find(|&at| node.child_at(at) == lost.page) else {
-                continue;
-            };
+        for index in 0..=node.count() {
+            let Some(&at) = damaged.get(&node.child_at(index)) else { continue };
+            let lost = &mut self.report.damaged[at];
             let fence = |append: &dyn Fn(&mut Vec<u8>) -> bool| {
                 let mut fence = Vec::new();
                 append(&mut fence).then_some(fence)
@@ -321,19 +342,6 @@ impl<'p> Repair<'p> {
             };
             lost.keyspace.clone_from(&keyspace);
             lost.keys = Some(LostKeys { above, up_to, is_inner: header::level(image) > 1 });
-        }
-    }
-
-    /// A damaged root held everything, or led to everything.
-    fn name_roots(&mut self) {
-        for lost in &mut self.report.damaged {
-            let root = self.names.values().find(|(_, entry)| entry.root == lost.page);
-            if let Some((name, entry)) = root {
-                lost.keyspace = Some(name.clone());
-                // A root that is a leaf is the only one.
-                let is_inner = self.with_leaves.contains(&entry.tree);
-                lost.keys = Some(LostKeys { above: None, up_to: None, is_inner });
-            }
         }
     }
 
@@ -353,12 +361,11 @@ impl<'p> Repair<'p> {
             (self.unsure.get(&page) != Some(&true), epoch, page)
         });
         let leaves: Vec<_> = leaves.into_iter().map(|(_, page, slot)| (page, slot)).collect();
-        let mut lost_values: BTreeMap<(TreeId, Vec<u8>), String> = BTreeMap::new();
         self.read(&leaves, &mut |this, page, slot, image, defect| {
             let tree = header::tree_id(image);
             let passed_over = tree == TreeId::CATALOGUE
                 || this.leftovers.contains(&tree) && !this.names.contains_key(&tree)
-                || cut_short.contains(&tree)
+                || cut_short.get(&tree).is_some_and(|reached| !reached.contains(&page))
                 || this.names.get(&tree).is_some_and(|(_, entry)| entry.is_dropping);
             if let Some(defect) = defect {
                 // It was whole a moment ago.
@@ -378,7 +385,7 @@ impl<'p> Repair<'p> {
                 let what = format!(
                     "the name of a keyspace is lost ({page}): the new store calls it {name}"
                 );
-                this.report.defects.push(what);
+                this.nameless.insert(tree, what);
                 this.now.insert(tree, name);
                 vacant.insert(to);
             }
@@ -396,44 +403,64 @@ impl<'p> Repair<'p> {
                 if let Some(error) = lost {
                     // One that an older leaf has is not the value either.
                     to.remove(key)?;
-                    let what = lost_value(this.now.get(&tree), key, &error);
-                    lost_values.insert((tree, key.to_vec()), what);
+                    this.lost_values.insert((tree, key.to_vec()), error.to_string());
                 } else {
                     this.report.records += 1;
                     // That was an older leaf's.
-                    if !lost_values.is_empty() {
-                        lost_values.remove(&(tree, key.to_vec()));
+                    if !this.lost_values.is_empty() {
+                        this.lost_values.remove(&(tree, key.to_vec()));
                     }
                 }
                 Ok(())
             })
         })?;
-        self.report.defects.extend(lost_values.into_values());
         Ok(trees)
     }
 
-    /// Trees whose bulk load was cut short: nobody was told that their leaves are there.
-    fn loads_cut_short(&mut self) -> Result<Vec<TreeId>> {
-        let loading: Vec<PageId> = self
-            .names
-            .values()
-            .filter(|(_, entry)| entry.is_loading)
-            .map(|(_, entry)| entry.root)
-            .collect();
-        let roots: Vec<(PageId, Slot)> = self
-            .leaves
-            .iter()
-            .map(|&(_, page, slot)| (page, slot))
-            .filter(|(page, _)| loading.contains(page) && !self.unsure.contains_key(page))
-            .collect();
-        let mut cut_short = Vec::new();
-        self.read(&roots, &mut |_, _, _, image, _| {
-            if plain_leaf(image).count() == 0 {
-                cut_short.push(header::tree_id(image));
-            }
-            Ok(())
-        })?;
-        Ok(cut_short)
+    /// Trees whose bulk load was cut short, and the leaves to which their roots lead: nobody was told of the others. A tree of
+    /// which an inner node is lost is not among them.
+    fn loads_cut_short(&mut self) -> Result<BTreeMap<TreeId, BTreeSet<PageId>>> {
+        let loading = self.names.values().map(|(_, entry)| entry).filter(|entry| entry.is_loading);
+        let mut reached: BTreeMap<TreeId, BTreeSet<PageId>> =
+            loading.map(|entry| (entry.tree, [entry.root].into())).collect();
+        let roots: BTreeSet<PageId> = reached.values().flatten().copied().collect();
+        let is_sure = |page: &PageId| !self.unsure.contains_key(page);
+        let leaves = self.leaves.iter().map(|(_, page, _)| page).filter(|page| is_sure(page));
+        let leaves: BTreeSet<PageId> =
+            leaves.filter(|page| roots.contains(page)).copied().collect();
+        let inner = self.inner.iter().filter(|(page, _)| is_sure(page) && !reached.is_empty());
+        let mut inner: BTreeMap<PageId, Slot> = inner.copied().collect();
+        // A root that is neither is lost.
+        reached.retain(|_, root| {
+            root.iter().all(|root| leaves.contains(root) || inner.contains_key(root))
+        });
+        let mut level: Vec<_> = roots.iter().filter_map(|root| inner.remove_entry(root)).collect();
+        while !level.is_empty() {
+            let mut below = Vec::new();
+            self.read(&level, &mut |_, _, _, image, defect| {
+                if defect.is_some() {
+                    // It was whole a moment ago.
+                    reached.clear();
+                    return Ok(());
+                }
+                let (node, tree) = (plain_leaf(image).as_node(), header::tree_id(image));
+                let Some(pages) = reached.get_mut(&tree) else { return Ok(()) };
+                let children = (0..=node.count()).map(|at| node.child_at(at));
+                if header::level(image) == 1 {
+                    pages.extend(children);
+                    return Ok(());
+                }
+                for child in children {
+                    match inner.remove_entry(&child) {
+                        Some(child) => below.push(child),
+                        None => drop(reached.remove(&tree)),
+                    }
+                }
+                Ok(())
+            })?;
+            level = below;
+        }
+        Ok(reached)
     }
 
     /// Makes the changes that the log has beyond the checkpoint, as far as it can be read.
@@ -448,17 +475,19 @@ impl<'p> Repair<'p> {
         let (from, log_end) = (self.superblock.scan_from(), self.superblock.log_end);
         let path = disk.resolve(path)?;
         let found = LogFile::find(options, disk, &path, &self.superblock, OpenMode::ReadOnly);
+        let dropping = self.names.values().filter(|(_, entry)| entry.is_dropping);
+        let dropping = dropping.map(|(_, entry)| entry.tree);
         let keyspaces = Salvaged {
             store,
             slots: &self.slots,
             large: RefCell::new(std::mem::take(&mut self.large)),
-            lost: RefCell::default(),
+            lost_values: RefCell::new(std::mem::take(&mut self.lost_values)),
             next_tree: self.superblock.next_tree,
             // Where nothing is lost a tree that is not known was dropped.
-            may_be_nameless: !self.report.is_clean(),
+            may_be_nameless: !(self.report.is_clean() && self.nameless.is_empty()),
             names: RefCell::new(std::mem::take(&mut self.now)),
-            ended: RefCell::default(),
-            adopted: RefCell::default(),
+            nameless: RefCell::new(std::mem::take(&mut self.nameless)),
+            ended: RefCell::new(self.leftovers.iter().copied().chain(dropping).collect()),
         };
         let mut homes = Trees::default();
         for (name, tree) in &trees {
@@ -481,13 +510,7 @@ impl<'p> Repair<'p> {
             }
         });
         self.report.replayed = replayed;
-        self.report.defects.extend(keyspaces.lost.take());
-        for name in keyspaces.adopted.into_inner() {
-            let what = format!(
-                "the log has changes of a keyspace whose name is lost: the new store calls it {name}"
-            );
-            self.report.defects.push(what);
-        }
+        self.report.defects.extend(keyspaces.defects());
         match outcome {
             Err(error) if is_loss(&error) || error.kind() == ErrorKind::LogMissing => {
                 let what = format!("only {replayed} changes of the log could be replayed: {error}");
@@ -499,113 +522,9 @@ impl<'p> Repair<'p> {
     }
 }
 
-/// What is said of a large value that is lost.
-fn lost_value(keyspace: Option<&String>, key: &[u8], error: &Error) -> String {
-    let keyspace = keyspace.map_or_else(String::new, |name| format!(" in keyspace {name}"));
-    format!("the value of key {:?}{keyspace} is lost: {error}", key.escape_ascii().to_string())
-}
-
-/// What keyspaces are called whose names are lost, before the number of their trees.
-const NAMELESS: &str = "recovered-";
-
-/// A new keyspace for a tree whose name is lost, under a name that nobody else has.
-fn nameless(store: &Store, tree: TreeId) -> Result<(String, PoolTree)> {
-    let mut name = format!("{NAMELESS}{}", tree.0);
-    while store.open_keyspace(&name)?.is_some() {
-        name.push('+');
-    }
-    let keyspace = store.create_keyspace(&name)?;
-    Ok((name, keyspace))
-}
-
 /// Whether a part of the damaged store is lost, and the rest may be had.
 fn is_loss(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::Io)
-}
-
-/// The keyspaces of the new store, where trees have other ids.
-struct Salvaged<'s> {
-    store: &'s Store,
-    /// Where large values of the damaged one lie.
-    slots: &'s SlotStore,
-    large: RefCell<LargeCopy>,
-    /// What is said of those that are lost.
-    lost: RefCell<Vec<String>>,
-    /// The first id that the damaged store had not given out.
-    next_tree: TreeId,
-    may_be_nameless: bool,
-    names: RefCell<BTreeMap<TreeId, String>>,
-    ended: RefCell<BTreeSet<TreeId>>,
-    /// Keyspaces that only the log has told of.
-    adopted: RefCell<Vec<String>>,
-}
-
-impl Keyspaces for Salvaged<'_> {
-    fn open(&self, home: Home) -> PoolTree {
-        self.store.shared.catalogue.open_tree(home.tree, home.root)
-    }
-
-    fn begin(&self, tree: TreeId, name: &str) -> Result<Option<PoolTree>> {
-        // Those below are in the checkpoint, or were dropped before it.
-        if tree < self.next_tree {
-            return Ok(None);
-        }
-        self.names.borrow_mut().insert(tree, name.to_owned());
-        self.store.keyspace(name).map(Some)
-    }
-
-    fn end(&self, tree: TreeId, _name: &str) -> Result<()> {
-        // Of later ones nothing is adopted in any case.
-        if tree < self.next_tree {
-            self.ended.borrow_mut().insert(tree);
-        }
-        match self.names.borrow_mut().remove(&tree) {
-            Some(name) => self.store.drop_keyspace(&name).map(drop),
-            None => Ok(()),
-        }
-    }
-
-    fn rename(&self, tree: TreeId, from: &str, to: &str, _end: Lsn) -> Result<()> {
-        let mut names = self.names.borrow_mut();
-        if names.get(&tree).is_none_or(|name| name != from) {
-            return Ok(());
-        }
-        let other = names.iter().find(|(_, name)| *name == to).map(|(other, _)| *other);
-        match other {
-            Some(other) => {
-                self.store.swap_keyspaces(from, to)?;
-                names.insert(other, from.to_owned());
-            }
-            None => self.store.rename_keyspace(from, to)?,
-        }
-        names.insert(tree, to.to_owned());
-        Ok(())
-    }
-
-    fn put_stored(&self, name: TreeId, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut large = self.large.borrow_mut();
-        if let Err(error) = large.put_into(self.slots, value, self.store, tree, key)? {
-            tree.remove(key)?;
-            let what = lost_value(self.names.borrow().get(&name), key, &error);
-            self.lost.borrow_mut().push(what);
-        }
-        Ok(())
-    }
-
-    fn is_gone(&self, tree: TreeId) -> bool {
-        let ended = self.ended.borrow().contains(&tree);
-        !self.may_be_nameless || ended || tree >= self.next_tree || tree <= TreeId::CATALOGUE
-    }
-
-    fn unknown(&self, tree: TreeId) -> Result<Option<PoolTree>> {
-        if self.is_gone(tree) {
-            return Ok(None);
-        }
-        let (name, keyspace) = nameless(self.store, tree)?;
-        self.adopted.borrow_mut().push(name.clone());
-        self.names.borrow_mut().insert(tree, name);
-        Ok(Some(keyspace))
-    }
 }
 
 /// Hands over the records of a leaf that was checked.

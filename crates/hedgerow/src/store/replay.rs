@@ -23,7 +23,7 @@ use crate::storage::File;
 use crate::types::{Lsn, PageId, TreeId};
 use crate::wal::{Appended, BatchId, FileHeader, Record, ScanEnd, scan};
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 /// What opening has replayed from the log. See [`Database::replayed`](crate::Database::replayed).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -152,6 +152,9 @@ pub(super) trait Keyspaces {
     /// not in the store, or has another name, is left alone.
     fn rename(&self, tree: TreeId, from: &str, to: &str, end: Lsn) -> Result<()>;
 
+    /// The log puts or removes all keys from one to another of the tree that it calls `name`.
+    fn replaces(&self, _name: TreeId, _from: &[u8], _to: Bound<&[u8]>) {}
+
     /// Puts a record whose value is in a stored form, as the log has it, into the tree that the log calls `name`.
     fn put_stored(&self, _name: TreeId, tree: &PoolTree, key: &[u8], value: &[u8]) -> Result<()> {
         tree.put(key, value).map(drop)
@@ -246,6 +249,8 @@ impl<'s> Replay<'s> {
                 if let Some(home) = self.trees.get(tree) {
                     self.made += 1;
                     let to = Some(to).filter(|to| !to.is_empty());
+                    let end = to.map_or(Bound::Unbounded, Bound::Excluded);
+                    self.keyspaces.replaces(tree, from, end);
                     let tree = self.keyspaces.open(home);
                     tree.remove_range(from, to).map_err(|error| unfit(error, at))?;
                 }
@@ -413,6 +418,7 @@ impl Group {
                 tree.get_many(&keys)?;
             }
             for (one, key) in of_tree.iter().zip(keys) {
+                keyspaces.replaces(one.tree, key, Bound::Included(key));
                 let made = match one.value.as_ref().map(|value| &bytes[value.clone()]) {
                     Some(value) if is_stored_form(value) => {
                         keyspaces.put_stored(one.tree, tree, key, value)

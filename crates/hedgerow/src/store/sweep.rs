@@ -5,7 +5,8 @@
 //! record as well. Opening a store with such a record walks the keyspace's tree, looks at the header of every other page
 //! in the file, and frees those that belong to the tree and are not reached, whatever others have put there meanwhile.
 //! Of a keyspace that was dropped while a load ran a record of its own is left: of its tree all pages are freed.
-//! The large values that they refer to go with them. Where the tree, or what is looked at, is damaged, the record stays.
+//! The large values that they refer to go with them. Where the tree is damaged nothing is freed. Pages that are damaged are passed
+//! over. In both cases the record stays, also beyond a later load.
 //! This costs a read of the whole file, after a crash in a bulk load only. Memory: a bit for each page id
 //! up to the last one of the tree.
 
@@ -79,11 +80,14 @@ impl Shared {
     }
 
     /// Frees every page of the tree that is not reached from its root.
+    ///
+    /// Errors: `Corrupted` if pages are damaged, of which nobody knows whether they are the tree's; the others are freed.
     fn sweep(&self, slots: &SlotStore, tree: &PoolTree, reached: &Reached) -> Result<()> {
         let page_bytes = slots.page_bytes();
         let mut buffer = AlignedBuffer::zeroed(BATCH * page_bytes)?;
         let mut batch: Vec<(PageId, Slot)> = Vec::with_capacity(BATCH);
         let end = self.pool.ids().lock().next_id();
+        let mut damage = Ok(());
         let mut next = Some(PageId::CATALOGUE_ROOT);
         while let Some(id) = next.filter(|id| end.is_none_or(|end| *id < end)) {
             if !reached.contains(id)
@@ -93,29 +97,36 @@ impl Shared {
             }
             next = id.next();
             if batch.len() == BATCH {
-                self.sweep_batch(slots, tree, &mut batch, &mut buffer)?;
+                damage = damage.and(self.sweep_batch(slots, tree, &mut batch, &mut buffer)?);
             }
         }
-        self.sweep_batch(slots, tree, &mut batch, &mut buffer)
+        damage.and(self.sweep_batch(slots, tree, &mut batch, &mut buffer)?)
     }
 
+    /// The inner result says whether a page is damaged.
     fn sweep_batch(
         &self,
         slots: &SlotStore,
         tree: &PoolTree,
         batch: &mut Vec<(PageId, Slot)>,
         buffer: &mut AlignedBuffer,
-    ) -> Result<()> {
+    ) -> Result<Result<()>> {
         let page_bytes = slots.page_bytes();
-        for read in slots.read_pages(batch, buffer) {
-            read?;
-        }
-        for ((id, _), image) in batch.drain(..).zip(buffer.chunks_exact(page_bytes)) {
-            if header::tree_id(image) == tree.id() {
-                self.free_swept(id, tree)?;
+        let read = slots.read_pages(batch, buffer);
+        let mut damage = Ok(());
+        for (((id, _), image), read) in
+            batch.drain(..).zip(buffer.chunks_exact(page_bytes)).zip(read)
+        {
+            match read {
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => {
+                    damage = Err(error);
+                }
+                Err(error) => return Err(error),
+                Ok(()) if header::tree_id(image) == tree.id() => self.free_swept(id, tree)?,
+                Ok(()) => {}
             }
         }
-        Ok(())
+        Ok(damage)
     }
 
     fn free_swept(&self, id: PageId, tree: &PoolTree) -> Result<()> {

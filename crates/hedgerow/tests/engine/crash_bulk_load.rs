@@ -1,12 +1,16 @@
 //! Bulk loads on a disk that forgets, fills up and fails: all of a load is there or none of it, and what a load that came
 //! to nothing had written, pages and large values, is free again.
 
-use crate::common::{Dice, Records, assert_sound, bytes, contents, effort, key, open, seed, tiny};
+use crate::common::{
+    Dice, Records, assert_sound, bytes, contents, effort, key, open, path, seed, tiny,
+};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, Error, ErrorKind, Options};
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::count;
 use hedgerow_testing::sim::{CallKind, Fault};
+use std::ops::ControlFlow;
+use std::path::Path;
 
 fn options(log: bool) -> Options {
     let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
@@ -169,6 +173,13 @@ fn what_others_put_during_a_load_stays_after_a_crash_and_the_load_leaves_nothing
         assert!(loaded.is_ok() || round % 4 >= 2, "{loaded:?}");
         let (state, expected) = crashed.unwrap();
         let survivor = SimDisk::with_state(state.crash_at_random(dice.roll()), 1);
+        let new = Path::new("/data/repaired.hrow");
+        let go_on = |_| ControlFlow::Continue(());
+        let report = options.repair_on_disk(&survivor, path(), new, go_on).unwrap();
+        assert!(report.is_clean(), "round {round}: {report:?}");
+        let repaired = options.on_disk(&survivor, new, OpenHow::Existing).unwrap();
+        assert_eq!(contents(&repaired).unwrap(), expected, "round {round}, repaired");
+        drop(repaired);
         let again = open(&options, &survivor, OpenHow::Existing).unwrap();
         assert_eq!(contents(&again).unwrap(), expected, "round {round}");
         assert_sound(&again, "after a crash in a load beside which others put");

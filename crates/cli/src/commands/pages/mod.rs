@@ -12,11 +12,11 @@ mod text;
 use crate::args::{Common, Format};
 use crate::escape::escape;
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, directory_of};
 use crate::store;
 use clap::Args;
 use hedgerow::anatomy::Anatomy;
-use hedgerow::{Keyspace, PageId, PageKind, PageView};
+use hedgerow::{Keyspace, PageId, PageKind, PageView, log_path};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -103,6 +103,11 @@ pub fn run(common: &Common, args: &PagesArgs) -> Result<(), Failure> {
         Some(id) => vec![the_page(&keyspace, PageId(id), args)?],
         None => examples(&keyspace, args)?,
     };
+    let defects = drawn.iter().map(|page| page.defects.len() as u64).sum();
+    Failure::damage(print(common, &drawn), defects)
+}
+
+fn print(common: &Common, drawn: &[Drawn]) -> Result<(), Failure> {
     let mut out = Out::new();
     for (number, page) in drawn.iter().enumerate() {
         match common.format {
@@ -115,8 +120,7 @@ pub fn run(common: &Common, args: &PagesArgs) -> Result<(), Failure> {
             Format::Json => out.json(&text::as_json(page))?,
         }
     }
-    out.finish()?;
-    damage(drawn.iter().map(|page| page.defects.len()).sum())
+    out.finish()
 }
 
 /// The page with this id, by a walk, so that it is known to belong to the keyspace.
@@ -178,34 +182,44 @@ fn draw_tree(
     walked.map_err(store::failed("read", store))?;
     let failed = |error| Failure::Io(format!("cannot write {}", picture.display()), error);
     std::fs::write(picture, tree.draw()).map_err(failed)?;
-    if common.format == Format::Json {
+    let printed = if common.format == Format::Json {
         let mut out = Out::new();
-        out.json(&serde_json::json!({ "nodes": tree.nodes(), "damaged": tree.damaged() }))?;
-        out.finish()?;
+        let object = serde_json::json!({ "nodes": tree.nodes(), "damaged": tree.damaged() });
+        out.json(&object).and_then(|()| out.finish())
     } else {
         let nodes = crate::size::show_count(tree.nodes());
         eprintln!("drew {nodes} nodes into {}", picture.display());
-    }
-    damage(tree.damaged() as usize)
-}
-
-fn damage(defects: usize) -> Result<(), Failure> {
-    if defects == 0 { Ok(()) } else { Err(Failure::Damage(defects as u64)) }
-}
-
-/// A picture that was written over the store would be the end of it.
-fn refuse_same_file(store: &Path, picture: &Path) -> Result<(), Failure> {
-    let same = match (store.canonicalize(), picture.canonicalize()) {
-        (Ok(store), Ok(picture)) => store == picture,
-        _ => false,
+        Ok(())
     };
-    if same {
-        let path = picture.display();
-        return Err(Failure::Other(format!(
-            "{path} is the store itself; give another file to --svg"
-        )));
+    Failure::damage(printed, tree.damaged())
+}
+
+/// A picture that was written over the store or its log would be the end of it.
+fn refuse_same_file(store: &Path, picture: &Path) -> Result<(), Failure> {
+    let store = store.canonicalize().unwrap_or_else(|_| store.to_owned());
+    for (file, what) in [(&store, "the store itself"), (&log_path(&store), "the log of the store")]
+    {
+        if is_same(file, picture) {
+            let path = picture.display();
+            return Err(Failure::Other(format!("{path} is {what}; give another file to --svg")));
+        }
     }
     Ok(())
+}
+
+/// Whether both lead to one file, or would: a store that was closed has no log.
+fn is_same(one: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    if let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) {
+        use std::os::unix::fs::MetadataExt;
+        return (one.dev(), one.ino()) == (other.dev(), other.ino());
+    }
+    let place = |path: &Path| {
+        path.canonicalize()
+            .ok()
+            .or_else(|| Some(directory_of(path).canonicalize().ok()?.join(path.file_name()?)))
+    };
+    place(one).is_some_and(|one| Some(one) == place(other))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::latency::{BLOCK_BYTES, Latency, Where};
 use super::{Place, unexpected, verify_pages};
 use crate::args::{Common, Format};
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, sync_new};
 use crate::size::show_count;
 use crate::{interrupt, store};
 use clap::Args;
@@ -131,12 +131,7 @@ impl Files {
     fn make_plain(&self) -> io::Result<File> {
         let mut file = File::options().write(true).create_new(true).open(&self.plain)?;
         file.write_all(&vec![0; BLOCK_BYTES * SLOTS as usize])?;
-        file.sync_all()?;
-        // A file whose name is lost is as lost as its bytes.
-        #[cfg(unix)]
-        if let Some(directory) = self.plain.parent() {
-            File::open(directory)?.sync_all()?;
-        }
+        sync_new(&file, &self.plain)?;
         Ok(file)
     }
 

@@ -104,6 +104,50 @@ fn a_note_of_what_a_load_leaves_says_nothing_about_a_tree_that_is_there() {
     assert_all_there(&store, "wrens", RECORDS);
 }
 
+/// Bytes of the file that are in use when nothing waits to be free any more.
+fn used_bytes(store: &Store) -> u64 {
+    (0..3).for_each(|_| store.checkpoint().unwrap());
+    assert!(is_clean(store));
+    store.space_report().unwrap().used_bytes
+}
+
+/// The mark of a load whose pages could not be swept ended with the next load, and the pages stayed for ever.
+#[test]
+fn a_later_load_does_not_hide_what_an_earlier_one_has_left_beside_damage() {
+    let (disk, ..) = cut_short();
+    let sound = reopen(&SimDisk::with_state(disk.state(), 1));
+    let gulls = sound.open_keyspace("gulls").unwrap().unwrap();
+    let slot = sound.pool().slot_of(gulls.root()).unwrap().unwrap();
+    let expected = used_bytes(&sound);
+    let flip = |disk: &SimDisk| {
+        let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
+        let mut page = vec![0; 512];
+        file.read_at(slot.offset_bytes(), &mut page).unwrap();
+        page[40] ^= 1;
+        file.write_at(slot.offset_bytes(), &page).unwrap();
+        file.sync_data().unwrap();
+    };
+    flip(&disk);
+    let store = reopen(&disk);
+    assert!(is_loading(&store));
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    for _ in 0..2 {
+        store.shared.catalogue.begin_load("wrens", &wrens).unwrap();
+        store.shared.catalogue.end_load("wrens", &wrens).unwrap();
+        assert!(is_loading(&store));
+    }
+    // All that is not damaged is free already.
+    (0..3).for_each(|_| store.checkpoint().unwrap());
+    assert!(store.space_report().unwrap().used_bytes <= expected + 4096);
+    drop(wrens);
+    store.close().unwrap();
+    flip(&disk);
+    let store = reopen(&disk);
+    assert!(!is_loading(&store));
+    assert_all_there(&store, "wrens", RECORDS);
+    assert_eq!(used_bytes(&store), expected);
+}
+
 #[test]
 fn nothing_is_freed_of_a_tree_that_is_damaged_and_others_are_not_kept_from_opening() {
     for is_root in [true, false] {

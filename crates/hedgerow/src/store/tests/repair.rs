@@ -7,6 +7,7 @@ use crate::page::header;
 use crate::space::large::CHUNK_HEADER_BYTES;
 use crate::space::part_file::PartFile;
 use crate::storage::{DirectIo, File, OpenMode};
+use crate::store::labels::with_label;
 use crate::store::{PoolTree, RepairReport, log_path};
 use crate::tree::Tree;
 use crate::types::{PART_WORDS, PageId, TreeId};
@@ -100,6 +101,47 @@ fn a_load_that_was_cut_short_does_not_come_back() {
     assert!(records(&store, "gulls").is_empty());
     assert_eq!(records(&store, "terns"), one(b"key", b"terns"));
     assert_eq!(records(&store, "wrens"), one(b"key", b"wrens"));
+}
+
+/// Others may put records into a keyspace that is being loaded, and its root may lead to their leaves.
+#[test]
+fn a_load_that_was_cut_short_does_not_come_back_beside_what_others_have_put() {
+    let (disk, store, trees) = with(&options(), &["gulls", "larks", "terns"]);
+    let many = (0..200_u32).map(|n| (n.to_be_bytes().to_vec(), vec![7; 100]));
+    let many: Vec<(Vec<u8>, Vec<u8>)> = many.collect();
+    for tree in &trees {
+        tree.remove(b"key").unwrap();
+    }
+    trees[0].put(b"key", b"gulls").unwrap();
+    for tree in &trees[1..] {
+        for (key, value) in &many {
+            tree.put(key, value).unwrap();
+        }
+    }
+    // Of one only inner nodes and empty leaves are left.
+    for (key, _) in &many {
+        trees[2].remove(key).unwrap();
+    }
+    for (name, tree) in ["gulls", "larks", "terns"].iter().zip(&trees) {
+        store.shared.catalogue.begin_load(name, tree).unwrap();
+        let leaf: PoolTree = Tree::create(store.pool().clone(), tree.id()).unwrap();
+        leaf.put(b"loaded", b"half").unwrap();
+    }
+    store.checkpoint().unwrap();
+    let larks = trees[1].root();
+    let (left, damaged) = (disk.crash(1), disk.crash(1));
+    drop(store);
+    let (report, store) = repaired(&left);
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(records(&store, "gulls"), one(b"key", b"gulls"));
+    assert_eq!(records(&store, "larks"), many);
+    assert!(records(&store, "terns").is_empty());
+    // Without the root nobody can tell which leaves it led to.
+    spoil(&damaged, larks);
+    let (report, store) = repaired(&damaged);
+    assert_eq!(report.damaged.len(), 1, "{report:?}");
+    assert_eq!(records(&store, "larks").len(), many.len() + 1);
+    assert_eq!(records(&store, "gulls"), one(b"key", b"gulls"));
 }
 
 #[test]
@@ -211,6 +253,46 @@ fn changes_of_a_keyspace_that_the_log_drops_do_not_bring_it_back() {
     assert_eq!(store.keyspaces().unwrap(), ["wrens"]);
 }
 
+/// The record of the drop lies before the checkpoint.
+#[test]
+fn changes_of_a_keyspace_that_was_being_dropped_do_not_bring_it_back() {
+    let (disk, store, trees) = with(&logged(), &["gulls", "wrens"]);
+    let gulls = trees[0].id();
+    forge(&store, b"gulls", 1, &trees[0]);
+    store.checkpoint().unwrap();
+    append(&store, &[put(gulls, b"1")]);
+    let left = disk.crash(1);
+    // Something else is lost, so that there may be keyspaces without a name.
+    spoil(&left, trees[1].root());
+    drop(store);
+    let (report, store) = repaired(&left);
+    assert_eq!(report.damaged.len(), 1, "{report:?}");
+    assert_eq!(store.keyspaces().unwrap(), ["wrens"]);
+    assert!(report.defects.is_empty(), "{report:?}");
+}
+
+/// The log says what the catalogue does not any more.
+#[test]
+fn a_rename_or_a_swap_in_the_log_gives_a_name_that_is_lost_back() {
+    for is_swap in [true, false] {
+        let (disk, store, trees) = with(&logged(), &["gulls", "terns", "wrens"]);
+        store.shared.catalogue.tree().put(b"gulls", b"not a record").unwrap();
+        store.checkpoint().unwrap();
+        let tree = trees[0].id();
+        let to: &[u8] = if is_swap { b"terns" } else { b"larks" };
+        append(&store, &[Record::Rename { tree, from: b"gulls", to }]);
+        let (report, store) = crashed(&disk, store);
+        assert_eq!(report.defects.len(), 1, "{report:?}");
+        assert!(has_defect(&report, "the catalogue's record of keyspace gulls is damaged"));
+        let to = str::from_utf8(to).unwrap();
+        assert_eq!(records(&store, to), one(b"key", b"gulls"));
+        assert_eq!(records(&store, "wrens"), one(b"key", b"wrens"));
+        let terns = if is_swap { "gulls" } else { "terns" };
+        assert_eq!(records(&store, terns), one(b"key", b"terns"));
+        assert_eq!(store.keyspaces().unwrap().len(), 3);
+    }
+}
+
 #[test]
 fn of_a_sound_store_the_log_brings_no_keyspace_back_that_was_dropped_before_the_checkpoint() {
     let (disk, store, trees) = with(&logged(), &["gulls", "wrens"]);
@@ -282,6 +364,74 @@ fn large_values_of_the_log_are_copied_and_those_that_are_damaged_are_named() {
     assert_eq!(report.defects.len(), 1, "{report:?}");
     assert_eq!(read_large(&store, "wrens", b"song"), Some(song));
     assert_eq!(records(&store, "wrens").len(), 2);
+}
+
+/// Spoils what is in large values.
+fn spoil_values(disk: &SimDisk) {
+    disk.change_state(|state| {
+        let mut bytes = state.contents(path()).unwrap();
+        let chunks = bytes.windows(64).enumerate().filter(|(_, part)| *part == [b'p'; 64]);
+        let places: Vec<usize> = chunks.map(|(at, _)| at).step_by(32).collect();
+        places.iter().for_each(|at| bytes[*at] = b'!');
+        state.set_contents(path(), &bytes)
+    })
+    .unwrap();
+}
+
+#[test]
+fn large_values_that_the_log_has_replaced_or_removed_are_not_lost() {
+    let keys: [&[u8]; 5] = [b"a put", b"b removed", b"c of a range", b"d lost", b"e put in vain"];
+    let (disk, store, trees) = with(&logged(), &["wrens", "terns", "gulls"]);
+    for key in keys {
+        put_large(&store, &trees[0], key, &[b'p'; 9000]);
+    }
+    put_large(&store, &trees[1], b"z", &[b'p'; 9000]);
+    put_large(&store, &trees[2], b"z", &[b'p'; 9000]);
+    store.checkpoint().unwrap();
+    let id = |at: usize| trees[at].id();
+    append(
+        &store,
+        &[
+            Record::Put { tree: id(0), key: keys[0], value: b"new" },
+            Record::Remove { tree: id(0), key: keys[1] },
+            Record::RemoveRange { tree: id(0), from: b"c", to: keys[3] },
+            Record::RemoveRange { tree: id(1), from: b"", to: b"" },
+            Record::Drop { tree: id(2), name: b"gulls" },
+        ],
+    );
+    // Its new value is lost as well.
+    put_large(&store, &trees[0], keys[4], &[b'p'; 9000]);
+    store.flush_log().unwrap();
+    let left = disk.crash(1);
+    drop(store);
+    spoil_values(&left);
+    let (report, store) = repaired(&left);
+    assert_eq!(report.defects.len(), 2, "{report:?}");
+    for key in ["d lost", "e put in vain"] {
+        let what = format!("the value of key {key:?} in keyspace wrens is lost");
+        assert!(has_defect(&report, &what), "{report:?}");
+    }
+    let left = [one(keys[0], b"new"), one(b"key", b"wrens")].concat();
+    assert_eq!(records(&store, "wrens"), left);
+    assert_eq!(store.keyspaces().unwrap(), ["terns", "wrens"]);
+}
+
+#[test]
+fn a_long_key_whose_value_is_lost_is_named_by_what_is_known_of_it() {
+    let (disk, store, trees) = with(&options(), &["wrens"]);
+    let head = vec![b'h'; trees[0].max_short_key_bytes()];
+    put_large(&store, &trees[0], &with_label(&head, 1 << 40), &[b'p'; 9000]);
+    put_large(&store, &trees[0], &head, &[b'p'; 9000]);
+    store.checkpoint().unwrap();
+    let left = disk.crash(1);
+    drop(store);
+    spoil_values(&left);
+    let (report, _) = repaired(&left);
+    let head = str::from_utf8(&head).unwrap();
+    for which in ["key", "a key that begins with"] {
+        let what = format!("the value of {which} {head:?} in keyspace wrens is lost");
+        assert!(has_defect(&report, &what), "{report:?}");
+    }
 }
 
 /// Images of pages that a user has put into a large value, each at the beginning of a unit.
