@@ -347,7 +347,9 @@ impl Catalogue {
         if let Some((versions, lsn)) = self.pool.versions().zip(lsn) {
             versions.note_drop(record.tree, lsn);
         }
-        unless_damaged(self.finish_drop(name, dropping))?;
+        let finished = unless_damaged(self.finish_drop(name, dropping));
+        self.names.write().note_end(None);
+        finished?;
         Ok(record.state != State::Dropping)
     }
 
@@ -388,7 +390,7 @@ impl Catalogue {
         // then finds nothing to drop.
         let lsn = self.log_drop(name, record.tree, room);
         names.note(&self.pool, lsn, name, Some(record));
-        names.note_end(record.tree, lsn);
+        names.note_end(Some((record.tree, lsn)));
         Ok((dropping, Some(lsn)))
     }
 

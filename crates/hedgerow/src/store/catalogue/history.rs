@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(super) struct History {
     entries: Vec<Entry>,
-    /// The tree that was dropped last, and when: its pages may be there yet.
+    /// The tree that is being dropped, and since when: its pages may be there yet.
     ended: Option<(TreeId, Lsn)>,
 }
 
@@ -41,9 +41,9 @@ impl History {
         self.entries.push(Entry { lsn, name: name.to_owned(), before });
     }
 
-    /// Notes that a tree's keyspace has ended; before a page of it goes.
-    pub(super) fn note_end(&mut self, tree: TreeId, lsn: Lsn) {
-        self.ended = Some((tree, lsn));
+    /// Notes that a tree's keyspace has ended, before a page of it goes; and `None` when its pages have gone, and say so themselves.
+    pub(super) fn note_end(&mut self, ended: Option<(TreeId, Lsn)>) {
+        self.ended = ended;
     }
 
     /// What has changed behind `at`, the oldest first.
