@@ -620,11 +620,11 @@ pub const LINES: &[Bug] = &[
     ),
     line(
         "P97",
-        "an opening does not fail for space that it cannot give back",
-        "opening_needs_room_to_shrink",
+        "an opening gives no space back that its recovery may need",
+        "opening_gives_back",
         &[plain(
             "lib",
-            "store::tests::checkpoint::a_file_that_gives_no_room_back_is_opened_after_a_crash_all_the_same",
+            "store::tests::checkpoint::an_opening_after_a_crash_leaves_the_file_as_long_as_it_was",
         )],
     ),
     line(
