@@ -122,7 +122,11 @@ pub fn directory_of(path: &Path) -> &Path {
 pub fn sync_new(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;
     #[cfg(unix)]
-    File::open(directory_of(path))?.sync_all()?;
+    match File::open(directory_of(path))?.sync_all() {
+        // The file system has no such notion: its directories need no sync.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+        synced => synced?,
+    }
     Ok(())
 }
 

@@ -523,7 +523,7 @@ impl<'p> Repair<'p> {
 }
 
 /// Whether a part of the damaged store is lost, and the rest may be had.
-fn is_loss(error: &Error) -> bool {
+pub(super) fn is_loss(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::Io)
 }
 

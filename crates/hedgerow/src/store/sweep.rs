@@ -7,13 +7,15 @@
 //! Of a keyspace that was dropped while a load ran a record of its own is left: of its tree all pages are freed.
 //! The large values that they refer to go with them. Where the tree is damaged nothing is freed. Pages that are damaged are passed
 //! over. In both cases the record stays, also beyond a later load.
-//! This costs a read of the whole file, after a crash in a bulk load only. Memory: a bit for each page id
+//! This costs a read of the whole file, after a crash in a bulk load only; with pages that cannot be read at each opening, until a
+//! repair, or a dump and a load, makes a new store. Memory: a bit for each page id
 //! up to the last one of the tree.
 
 use super::PoolTree;
 use super::Shared;
-use super::catalogue::{Load, unless_damaged};
-use crate::error::{ErrorKind, Result};
+use super::catalogue::Load;
+use super::repair::is_loss;
+use crate::error::Result;
 use crate::page::{Access, EpochStay, ExclusivePage, Journal, Pages, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
@@ -27,6 +29,11 @@ const BATCH: usize = 64;
 /// Pages that a walk through a tree has come to.
 #[derive(Default)]
 struct Reached(Vec<u64>);
+
+/// What cannot be read is no reason to refuse the store: the note of the load stays, and the next opening tries again.
+fn unless_lost(outcome: Result<()>) -> Result<()> {
+    outcome.or_else(|error| if is_loss(&error) { Ok(()) } else { Err(error) })
+}
 
 impl Reached {
     fn insert(&mut self, page: PageId) {
@@ -47,7 +54,7 @@ impl Shared {
     pub(super) fn finish_loads(&self, slots: &SlotStore) -> Result<()> {
         for Load { name, tree } in self.catalogue.loading()? {
             let Some(name) = name else {
-                unless_damaged(self.finish_leftover(slots, &tree))?;
+                unless_lost(self.finish_leftover(slots, &tree))?;
                 continue;
             };
             let mut reached = Reached::default();
@@ -59,12 +66,12 @@ impl Shared {
             });
             match walked {
                 // What hangs below a damaged page is the tree's all the same: verification says so.
-                Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => continue,
+                Err(error) if is_loss(&error) => continue,
                 other => other?,
             }
             if is_whole {
                 let swept = self.sweep(slots, &tree, &reached);
-                unless_damaged(swept.and_then(|()| self.catalogue.end_load(&name, &tree)))?;
+                unless_lost(swept.and_then(|()| self.catalogue.end_load(&name, &tree)))?;
             }
         }
         Ok(())
@@ -81,7 +88,7 @@ impl Shared {
 
     /// Frees every page of the tree that is not reached from its root.
     ///
-    /// Errors: `Corrupted` if pages are damaged, of which nobody knows whether they are the tree's; the others are freed.
+    /// Errors: `Corrupted` and `Io` if pages cannot be read, of which nobody knows whether they are the tree's; the others are freed.
     fn sweep(&self, slots: &SlotStore, tree: &PoolTree, reached: &Reached) -> Result<()> {
         let page_bytes = slots.page_bytes();
         let mut buffer = AlignedBuffer::zeroed(BATCH * page_bytes)?;
@@ -103,7 +110,7 @@ impl Shared {
         damage.and(self.sweep_batch(slots, tree, &mut batch, &mut buffer)?)
     }
 
-    /// The inner result says whether a page is damaged.
+    /// The inner result says whether a page cannot be read.
     fn sweep_batch(
         &self,
         slots: &SlotStore,
@@ -118,9 +125,7 @@ impl Shared {
             batch.drain(..).zip(buffer.chunks_exact(page_bytes)).zip(read)
         {
             match read {
-                Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => {
-                    damage = Err(error);
-                }
+                Err(error) if is_loss(&error) => damage = Err(error),
                 Err(error) => return Err(error),
                 Ok(()) if header::tree_id(image) == tree.id() => self.free_swept(id, tree)?,
                 Ok(()) => {}
