@@ -26,7 +26,7 @@ use crate::buffer::evictor::EvictorState;
 use crate::buffer::failures::Failures;
 use crate::buffer::frame::{FrameHeader, SideEntry};
 use crate::buffer::free_list::FreeList;
-use crate::buffer::large::PieceIndex;
+use crate::buffer::large::{OldValues, PieceIndex};
 use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::order::Order;
 use crate::buffer::slabs::HandOver;
@@ -35,7 +35,6 @@ use crate::buffer::used::Used;
 use crate::buffer::zeroed::ZeroedArray;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::events;
-use crate::large::Held;
 use crate::page::epoch::Epochs;
 use crate::page::header::{self};
 use crate::page::{Adaptation, AdaptationStats, FrameId};
@@ -122,7 +121,7 @@ pub struct BufferPool {
     /// What records were before, for snapshots.
     pub(super) versions: OnceLock<PoolVersions>,
     /// Values of a store in memory that were replaced and that snapshots may see, and when that was.
-    pub(super) old_values: Mutex<Vec<(Lsn, Held)>>,
+    pub(super) old_values: Mutex<OldValues>,
     /// Frames that are lent for that.
     pub(super) lent_frames: AtomicU32,
     /// The pool itself, from when its threads may be started.
@@ -204,7 +203,7 @@ impl BufferPool {
             replaying: AtomicBool::new(false),
             order: Order::new(options.first_lsn),
             versions: OnceLock::new(),
-            old_values: Mutex::new(Vec::new()),
+            old_values: Mutex::default(),
             lent_frames: AtomicU32::new(0),
             started: OnceLock::new(),
         };

@@ -4,15 +4,16 @@
 //! list of the frames. It is one of the stored forms (see [`super::stored`]) and never in a file.
 //!
 //! ```text
-//! held = magic (8), kind (1): 3, zero (3), number of frames (4), length of the value (8), seed (8), frames (4 each)
+//! held = magic (8), kind (1): 3, zero (3), number of frames (4), length of the value (8), seed (8), born (8), frames (4 each)
 //! ```
 //!
 //! Pure functions and plain values.
 
 use super::stored::{STORED_MAGIC, is_stored_form};
+use crate::types::Lsn;
 
 const KIND: u8 = 3;
-const HEAD_BYTES: usize = 32;
+const HEAD_BYTES: usize = 40;
 const FRAME_BYTES: usize = 4;
 
 /// The frames of a value.
@@ -22,6 +23,8 @@ pub struct Held {
     pub len_bytes: u64,
     /// What its pieces are named by.
     pub seed: u64,
+    /// No snapshot of an earlier moment sees it.
+    pub born: Lsn,
     /// One for each piece, in order.
     pub frames: Vec<u32>,
 }
@@ -40,6 +43,7 @@ impl Held {
         bytes.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&self.len_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.seed.to_le_bytes());
+        bytes.extend_from_slice(&self.born.0.to_le_bytes());
         self.frames.iter().for_each(|frame| bytes.extend_from_slice(&frame.to_le_bytes()));
         bytes
     }
@@ -57,6 +61,7 @@ impl Held {
         is_held.then(|| Held {
             len_bytes: word(16),
             seed: word(24),
+            born: Lsn(word(32)),
             frames: frames.chunks_exact(FRAME_BYTES).map(number).collect(),
         })
     }
@@ -70,8 +75,8 @@ mod tests {
     #[test]
     fn the_form_comes_back_and_any_other_value_is_none() {
         for count in [1, 2, 300] {
-            let held =
-                Held { len_bytes: 99, seed: u64::MAX - 5, frames: (0..count).rev().collect() };
+            let frames = (0..count).rev().collect();
+            let held = Held { len_bytes: 99, seed: u64::MAX - 5, born: Lsn(77), frames };
             let bytes = held.encode();
             assert_eq!(Held::most_frames(bytes.len()), count as usize);
             assert_eq!(Held::most_frames(bytes.len() - 1), count as usize - 1);

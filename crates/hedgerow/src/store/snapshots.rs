@@ -12,7 +12,7 @@ use super::{Found, PoolTree, Shared, Store, unknown_form};
 use crate::buffer::{BufferPool, PinnedCheckpoint, PinnedPages, PoolVersions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
-use crate::large::{Stored, read_stored};
+use crate::large::{Stored, is_same_value, read_stored};
 use crate::page::Values;
 use crate::space::large::Reading;
 use crate::tree::{
@@ -56,7 +56,7 @@ impl Drop for OpenSnapshot {
             let pool = &self.shared.pool;
             drop(self.versions().end(ticket));
             self.versions().tend_now_and_then(&**pool);
-            pool.release_old_values();
+            pool.release_old_values(self.at);
         }
     }
 }
@@ -443,7 +443,7 @@ impl OpenSnapshot {
                 Was::Leaf => now.filter(|_| sees_leaf),
                 Was::Pinned => return Ok(false),
             };
-            match now == then || !counts(key, now, then)? {
+            match is_alike(now, then) || !counts(key, now, then)? {
                 true => Ok(true),
                 false => Err(Error::conflicting(tree.id(), key)),
             }
@@ -571,7 +571,7 @@ impl OpenSnapshot {
                 (Was::Pinned, None) => None,
             };
             let (now, was) = (now.as_deref(), was.map(Vec::as_slice));
-            if now != was && counts(key, now, was)? {
+            if !is_alike(now, was) && counts(key, now, was)? {
                 return match self.is_all(pinned)? {
                     true => Err(Error::conflicting(tree, key)),
                     false => Ok(false),
@@ -580,6 +580,11 @@ impl OpenSnapshot {
         }
         self.is_all(pinned)
     }
+}
+
+/// Whether a record has the value that it had. A large one may have been moved: then its reference is another one.
+fn is_alike(now: Option<&[u8]>, then: Option<&[u8]>) -> bool {
+    now == then || now.zip(then).is_some_and(|(now, then)| is_same_value(now, then))
 }
 
 /// Where an interval begins in a leaf.

@@ -261,6 +261,15 @@ impl Slots {
         self.all().filter_map(at).min()
     }
 
+    /// Whether a snapshot for which anything is kept has a moment of these, the second not included, or is about to begin.
+    pub(super) fn any_between(&self, from: Lsn, to: Lsn) -> bool {
+        self.all().any(|slot| match slot.state() {
+            State::Empty | State::GivenUp => false,
+            State::Pending => true,
+            State::At(at) | State::Pinned(at, _) => from <= at && at < to,
+        })
+    }
+
     /// The same of all that have not ended: one that was given up still has to be told that it is too old.
     pub(super) fn oldest_open(&self) -> Option<Lsn> {
         self.all().filter_map(Slot::moment).min()

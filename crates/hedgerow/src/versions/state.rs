@@ -285,6 +285,14 @@ impl<M: Memory, P> Versions<M, P> {
         self.slots.oldest()
     }
 
+    /// Whether a snapshot may see what was there between two moments, the second of which has passed: one that is open, or about to begin.
+    /// Whoever begins later has a moment that is no earlier than the second.
+    pub fn may_see(&self, from: Lsn, to: Lsn) -> bool {
+        // Who begins has a barrier between its slot and its look at the clock, too.
+        fence(SeqCst);
+        self.slots.any_between(from, to)
+    }
+
     /// Where the memory comes from.
     pub fn memory(&self) -> &M {
         &self.memory

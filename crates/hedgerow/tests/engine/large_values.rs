@@ -3,7 +3,9 @@
 #![allow(clippy::disallowed_methods, reason = "a test with threads and files of its own")]
 
 use crate::common::{Dice, assert_sound, bytes, get, key, seed};
-use hedgerow::{Database, ErrorKind, Keyspace, Options, Swap, WriteBatch};
+use hedgerow::{
+    Database, ErrorKind, Isolation, Keyspace, Options, Swap, TransactionKeyspace, WriteBatch,
+};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 
@@ -602,4 +604,42 @@ fn a_stream_that_reports_more_than_it_was_asked_for_is_an_error() {
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert!(keyspace.get(b"robin").unwrap().is_none());
     }
+}
+
+/// Values are moved to the file's begin while a transaction has read one of them: it lies at another place, and is the same.
+#[test]
+fn a_value_that_was_moved_is_no_conflict() {
+    for read in [get_it, get_it_to_change] {
+        let (_directory, db) = temporary();
+        let songs = db.keyspace("songs").unwrap();
+        for n in 0..200_u8 {
+            songs.put(&[n], &vec![n; 90_000]).unwrap();
+        }
+        db.checkpoint().unwrap();
+        songs.remove_range(..vec![180_u8]).unwrap();
+        db.checkpoint().unwrap();
+        let transaction = db.transaction(Isolation::Serializable);
+        let seen = transaction.keyspace(&songs).unwrap();
+        assert_eq!(read(&seen).len(), 90_000);
+        seen.put(b"other", b"1").unwrap();
+        let in_use = || {
+            let report = db.space_report().unwrap();
+            report.used_bytes + report.quarantined_bytes
+        };
+        let before = in_use();
+        for _ in 0..6 {
+            db.checkpoint().unwrap();
+        }
+        assert!(in_use() > before + 90_000, "what was moved is kept for the transaction, too");
+        transaction.commit().unwrap();
+        assert_eq!(songs.get(b"other").unwrap().as_deref(), Some(&b"1"[..]));
+    }
+}
+
+fn get_it(seen: &TransactionKeyspace) -> Vec<u8> {
+    seen.get(&[199]).unwrap().unwrap().to_vec()
+}
+
+fn get_it_to_change(seen: &TransactionKeyspace) -> Vec<u8> {
+    seen.get_for_update(&[199]).unwrap().unwrap().to_vec()
 }

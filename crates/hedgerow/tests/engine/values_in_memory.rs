@@ -277,3 +277,29 @@ fn a_value_that_is_too_long_for_a_store_in_memory_is_refused_by_its_length() {
         assert_sound(&db, "after refusals by length");
     }
 }
+
+/// Each later value that is replaced again is seen by nobody, and its room is free at once.
+#[test]
+fn a_snapshot_keeps_what_it_sees_of_a_record_and_nothing_later() {
+    let db = Options::new().memory_limit_bytes(16 << 20).in_memory().unwrap();
+    let songs = db.keyspace("songs").unwrap();
+    let value = |n: u8| vec![n; 1_800_000];
+    songs.put(b"song", &value(0)).unwrap();
+    let first = db.snapshot().unwrap();
+    for n in 1..60 {
+        songs.put(b"song", &value(n)).unwrap();
+    }
+    let second = db.snapshot().unwrap();
+    for n in 60..120 {
+        songs.put(b"song", &value(n)).unwrap();
+    }
+    for (snapshot, seen) in [(&second, 59), (&first, 0)] {
+        let found = snapshot.keyspace(&songs).unwrap().get(b"song").unwrap().unwrap();
+        assert!(found.as_bytes() == value(seen), "the value of round {seen}");
+    }
+    drop((first, second));
+    // All but one are free: so many find room beside it.
+    for n in 0..5_u8 {
+        songs.put(&[n], &value(n)).unwrap();
+    }
+}

@@ -3,17 +3,24 @@
 //! Memory for reading and writing them is a share of the limit of its own (`budget.rs`): they do not go through
 //! frames. `Send + Sync`.
 
-use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
 use crate::large::{Run, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
-use crate::types::{Epoch, Purpose};
-use crate::wait::Waiting;
+use crate::types::{Epoch, Lsn, Purpose};
+use crate::wait::{Wait, Waiting};
 
-/// Of so many replaced values that snapshots may see one looks whether they still do.
-const OLD_VALUES_EACH: usize = 16;
+/// So many replaced values that snapshots may see are kept before anybody looks whether they still do.
+const OLD_VALUES_LEAST: usize = 16;
+
+/// Replaced values of a store in memory that snapshots see, with the LSN of a change that is not below the one that replaced them, in its order.
+#[derive(Default)]
+pub(in crate::buffer) struct OldValues {
+    values: Vec<(Lsn, Held)>,
+    /// How many there may be before all are looked at.
+    look_at: usize,
+}
 
 impl BufferPool {
     /// Finds `units` units in at most `max_runs` runs. What others free a checkpoint gives back; one is waited for
@@ -50,9 +57,10 @@ impl BufferPool {
         }
     }
 
-    /// Finds units below zone `end_zone`; `None` if there is no room there. The caller holds nothing.
+    /// Finds units below zone `end_zone`; `None` if there is no room there. The caller holds nothing. Waits for nobody: who moves values
+    /// may be who takes the checkpoint that others wait for.
     ///
-    /// Errors: as for [`Self::allocate_extent`].
+    /// Errors: as for [`Self::allocate_extent`]; `WouldBlock`.
     pub fn allocate_extent_below(
         &self,
         slots: &SlotStore,
@@ -62,7 +70,7 @@ impl BufferPool {
     ) -> Result<Option<Vec<Run>>> {
         self.check_poison()?;
         self.check_open()?;
-        drop(self.enter_with(0, Purpose::Take, &Waiting::Forever)?);
+        drop(self.enter_with(0, Purpose::Take, &Wait::Never.begin())?);
         let keep = || slots.needed(self.images_to_write(), Purpose::Take);
         slots.allocate_extent_below(end_zone, units, max_runs, keep)
     }
@@ -98,37 +106,42 @@ impl BufferPool {
         match self.versions().filter(|versions| versions.are_kept()) {
             None => self.release_held(&held),
             Some(versions) => {
+                // The lock is taken first: whose snapshot ends meanwhile looks at the list afterwards.
+                let mut old = self.old_values.lock();
                 // The change was made before.
                 let changed = self.last_lsn();
-                let mut old = self.old_values.lock();
-                old.push((changed, held));
-                // Versions are kept for a while behind the last snapshot.
-                if old.len().is_multiple_of(OLD_VALUES_EACH) || versions.oldest().is_none() {
-                    drop(old);
-                    self.release_old_values();
+                if !versions.may_see(held.born, changed) {
+                    return self.release_held(&held);
+                }
+                old.values.push((changed, held));
+                // Of snapshots that were about to begin, or were given up, nobody tells.
+                if old.values.len() >= old.look_at.max(OLD_VALUES_LEAST) {
+                    self.release_unseen(&mut old, Lsn(0));
+                    old.look_at = 2 * old.values.len();
                 }
             }
         }
     }
 
-    /// Frees the frames of replaced values that no snapshot sees.
-    pub fn release_old_values(&self) {
-        if self.slots.is_some() {
-            return;
-        }
-        let mut old = self.old_values.lock();
-        if old.is_empty() {
-            return;
-        }
-        // Asked while nothing is added: who has replaced a value behind a snapshot's moment adds it when that has its slot.
-        let oldest = self.versions().and_then(PoolVersions::oldest);
-        old.retain(|(changed, held)| {
-            let is_seen = oldest.is_some_and(|oldest| *changed > oldest);
+    /// Frees the frames of replaced values that no snapshot sees, of those that were replaced behind `moment`: a snapshot of that moment has
+    /// ended. True if there were any.
+    pub fn release_old_values(&self, moment: Lsn) -> bool {
+        self.slots.is_none() && self.release_unseen(&mut self.old_values.lock(), moment)
+    }
+
+    fn release_unseen(&self, old: &mut OldValues, moment: Lsn) -> bool {
+        let Some(versions) = self.versions() else { return false };
+        let from = old.values.partition_point(|(changed, _)| *changed <= moment);
+        let before = old.values.len();
+        let later = old.values.split_off(from);
+        old.values.extend(later.into_iter().filter(|(changed, held)| {
+            let is_seen = versions.may_see(held.born, *changed);
             if !is_seen {
                 self.release_held(held);
             }
             is_seen
-        });
+        }));
+        old.values.len() < before
     }
 
     /// See [`crate::page::Values::discard_stored_form`].

@@ -7,5 +7,6 @@ mod extents;
 mod index;
 mod pieces;
 
+pub(super) use extents::OldValues;
 pub use index::PieceName;
 pub(super) use index::{INDEX_FRAME_BYTES, PieceIndex};

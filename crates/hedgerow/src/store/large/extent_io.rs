@@ -452,7 +452,11 @@ impl ExtentReader {
         if !is_kept || cached.loan.as_ref().is_some_and(Loan::is_wanted) {
             cached.give_back();
         }
-        outcome.map(|_| wanted)
+        if let Err(error) = outcome {
+            // Who has closed the file may have given it to somebody else, whose bytes these are.
+            return Err(self.slots.enter_file().err().unwrap_or(error));
+        }
+        Ok(wanted)
     }
 
     /// Hands the first of these chunks to `copy`, and those that follow it: what is in memory, or else what can be read together.

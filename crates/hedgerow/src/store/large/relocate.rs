@@ -17,7 +17,7 @@ use crate::space::large::{LoanFor, chunk_bytes};
 use crate::space::slot_store::SlotStore;
 use crate::store::PoolTree;
 use crate::store::Shared;
-use crate::wait::Waiting;
+use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -47,7 +47,7 @@ impl Far {
 impl Shared {
     /// Moves large values that keep the file long; true if any were moved. After a checkpoint that had nothing to do.
     ///
-    /// Errors: those of reads and changes, but for want of room or memory, which end it.
+    /// Errors: those of reads and changes, but for want of room or memory, and for whom it would have to wait, which end it.
     pub(in crate::store) fn move_large_values(&self) -> Result<bool> {
         let Some(slots) = self.slots.as_ref().filter(|slots| slots.has_stored_forms()) else {
             return Ok(false);
@@ -77,7 +77,10 @@ impl Shared {
                 Err(error) => match error.kind() {
                     // Whoever reads it, or verifies the store, is told.
                     ErrorKind::KeyspaceDropped | ErrorKind::Corrupted { .. } => {}
-                    ErrorKind::DiskFull | ErrorKind::MemoryLimit | ErrorKind::Timeout => {
+                    ErrorKind::DiskFull
+                    | ErrorKind::MemoryLimit
+                    | ErrorKind::Timeout
+                    | ErrorKind::WouldBlock => {
                         in_vain = false;
                         break;
                     }
@@ -110,7 +113,9 @@ impl Shared {
                     && extent.runs.iter().any(|run| run.unit + u64::from(run.units) > end_unit)
                     && slots.state().zones.check_extent(&extent).is_ok()
                 {
-                    all.push(Far { tree: tree.clone(), key: key.to_vec(), extent });
+                    // Nobody is waited for: it may be this thread that takes the checkpoints.
+                    let tree = tree.clone().with_wait(Wait::Never);
+                    all.push(Far { tree, key: key.to_vec(), extent });
                     if all.len() == 2 * PASS_VALUES {
                         keep_farthest(&mut all, slots);
                     }

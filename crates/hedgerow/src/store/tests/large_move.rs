@@ -6,6 +6,7 @@ use crate::store::PoolTree;
 use crate::testing::sim::{CallKind, Fault};
 use crate::types::Epoch;
 use crate::wal::{Record, ScanFrom, read_header, scan};
+use hedgerow_sync::primitive::time::Moment;
 use std::ops::ControlFlow;
 
 const COUNT: usize = 40;
@@ -258,4 +259,27 @@ fn a_reference_that_cannot_be_of_this_file_is_not_followed() {
     assert_eq!(extent(&wrens, b"nowhere"), forged);
     assert_ne!(extent(&wrens, &key(COUNT - 1)), before);
     assert_has_all(&store);
+}
+
+/// So many that the map has no room for their changes before another checkpoint, which only this thread takes: it moves what there is room
+/// for, and takes one.
+#[test]
+fn who_moves_very_many_values_waits_for_nobody_to_take_a_checkpoint() {
+    let (_, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..1_500 {
+        put_large(&store, &wrens, &n.to_string().into_bytes(), 3_000);
+        if n % 100 == 99 {
+            store.checkpoint().unwrap();
+        }
+    }
+    for n in 0..500 {
+        wrens.remove(&n.to_string().into_bytes()).unwrap();
+    }
+    let long = store.file_bytes();
+    let began = Moment::now();
+    shrink(&store).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(30), "it waited {:?}", began.elapsed());
+    assert!(store.file_bytes() < long * 9 / 10, "{long} bytes became {}", store.file_bytes());
+    assert!(is_clean(&store));
 }
