@@ -3,6 +3,7 @@
 //! Memory for reading and writing them is a share of the limit of its own (`budget.rs`): they do not go through
 //! frames. `Send + Sync`.
 
+use super::old_values::{LEAST_LOOKED_AT, OldValues};
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
@@ -10,17 +11,6 @@ use crate::large::{Run, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn, Purpose};
 use crate::wait::{Wait, Waiting};
-
-/// So many replaced values that snapshots may see are kept before anybody looks whether they still do.
-const OLD_VALUES_LEAST: usize = 16;
-
-/// Replaced values of a store in memory that snapshots see, with the LSN of a change that is not below the one that replaced them, in its order.
-#[derive(Default)]
-pub(in crate::buffer) struct OldValues {
-    values: Vec<(Lsn, Held)>,
-    /// How many there may be before all are looked at.
-    look_at: usize,
-}
 
 impl BufferPool {
     /// Finds `units` units in at most `max_runs` runs. What others free a checkpoint gives back; one is waited for
@@ -115,7 +105,7 @@ impl BufferPool {
                 }
                 old.values.push((changed, held));
                 // Of snapshots that were about to begin, or were given up, nobody tells.
-                if old.values.len() >= old.look_at.max(OLD_VALUES_LEAST) {
+                if old.values.len() >= old.look_at.max(LEAST_LOOKED_AT) {
                     self.release_unseen(&mut old, Lsn(0));
                     old.look_at = 2 * old.values.len();
                 }
