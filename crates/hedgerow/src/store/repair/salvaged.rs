@@ -1,6 +1,6 @@
 //! The keyspaces of the store that a repair makes, and what the log of the damaged one changes in them.
 //!
-//! Rank 6. What the log has replaced or named again is not lost.
+//! Rank 6. Invariant: keyspaces of the new store are in `names` under the trees that the damaged one had for them. Used by one thread.
 
 use crate::error::Result;
 use crate::space::slot_store::SlotStore;
