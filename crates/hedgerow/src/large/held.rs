@@ -4,8 +4,10 @@
 //! list of the frames. It is one of the stored forms (see [`super::stored`]) and never in a file.
 //!
 //! ```text
-//! held = magic (8), kind (1): 3, zero (3), number of frames (4), length of the value (8), seed (8), born (8), frames (4 each)
+//! held = magic (8), kind (1): 3, zero (3), length of the value (4), seed (8), born (8), frames (4 each)
 //! ```
+//!
+//! The shorter its head, the longer a value may be: a record has room for so many frames.
 //!
 //! Pure functions and plain values.
 
@@ -13,13 +15,13 @@ use super::stored::{STORED_MAGIC, is_stored_form};
 use crate::types::Lsn;
 
 const KIND: u8 = 3;
-const HEAD_BYTES: usize = 40;
+const HEAD_BYTES: usize = 32;
 const FRAME_BYTES: usize = 4;
 
 /// The frames of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Length of the value.
+    /// Length of the value, below 4 GiB: a record that refers to all frames that it has room for has a shorter one.
     pub len_bytes: u64,
     /// What its pieces are named by.
     pub seed: u64,
@@ -40,8 +42,8 @@ impl Held {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + FRAME_BYTES * self.frames.len());
         bytes.extend_from_slice(&STORED_MAGIC);
         bytes.extend_from_slice(&[KIND, 0, 0, 0]);
-        bytes.extend_from_slice(&(self.frames.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.len_bytes.to_le_bytes());
+        let len_bytes = u32::try_from(self.len_bytes).expect("no record has so many frames");
+        bytes.extend_from_slice(&len_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.seed.to_le_bytes());
         bytes.extend_from_slice(&self.born.0.to_le_bytes());
         self.frames.iter().for_each(|frame| bytes.extend_from_slice(&frame.to_le_bytes()));
@@ -53,15 +55,14 @@ impl Held {
         let (head, frames) = value.split_at_checked(HEAD_BYTES)?;
         let word =
             |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
-        let count = u32::from_le_bytes(head[12..16].try_into().expect("four bytes")) as usize;
+        let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
         let is_held = is_stored_form(value)
             && head[8..12] == [KIND, 0, 0, 0]
-            && frames.len() == count * FRAME_BYTES;
-        let number = |frame: &[u8]| u32::from_le_bytes(frame.try_into().expect("four bytes"));
+            && frames.len().is_multiple_of(FRAME_BYTES);
         is_held.then(|| Held {
-            len_bytes: word(16),
-            seed: word(24),
-            born: Lsn(word(32)),
+            len_bytes: number(&head[12..16]).into(),
+            seed: word(16),
+            born: Lsn(word(24)),
             frames: frames.chunks_exact(FRAME_BYTES).map(number).collect(),
         })
     }
