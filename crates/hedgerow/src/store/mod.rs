@@ -61,6 +61,7 @@ pub use options::{DEFAULT_PAGE_BYTES, StoreOptions};
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
 pub use replay::Replayed;
+use snapshots::KeptExtents;
 pub use snapshots::{NO_LEAF, OpenSnapshot, Source, Was, dropped_is_too_old};
 pub use verify::{VerifyFinding, VerifyReport};
 
@@ -125,6 +126,7 @@ struct Shared {
     is_recovered: AtomicBool,
     /// Snapshots that are older are given up.
     max_snapshot_age: Option<Duration>,
+    kept_extents: KeptExtents,
     /// The process that opened the store. Its children do nothing with it.
     process: Process,
 }

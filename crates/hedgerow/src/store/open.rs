@@ -16,7 +16,7 @@ use super::options::StoreOptions;
 use super::reclaim::Reclaim;
 use super::replay::Replayed;
 use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
-use super::{Newest, Shared, Store, create};
+use super::{KeptExtents, Newest, Shared, Store, create};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::events::{self, Started};
@@ -439,6 +439,7 @@ impl Store {
             checkpointing: Mutex::new(newest),
             large_in_vain: Mutex::new(None),
             max_snapshot_age: options.max_snapshot_age,
+            kept_extents: KeptExtents::default(),
             loads: Mutex::new(0),
             read_only,
             is_recovered: AtomicBool::new(false),

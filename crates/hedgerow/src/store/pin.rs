@@ -48,6 +48,7 @@ impl Shared {
     /// Has the newest checkpoint take over the snapshots that it can, if there are any. Under the lock of checkpoints.
     fn take_snapshots_over(&self, newest: &Newest) {
         self.give_up_old();
+        self.free_given_up_extents();
         let cut = newest.superblock.log_end;
         let versions = self.pool.versions().filter(|versions| versions.wants_pin(cut));
         let Some((versions, slots)) = versions.zip(self.slots.as_ref()) else { return };

@@ -1,8 +1,9 @@
 //! Snapshots of a store: what they keep beside old versions of records, and where they find values and names.
 //!
 //! Old versions, and what a snapshot sees, are the matter of `versions/`. A snapshot also keeps the places of large values from
-//! being written again: it is noted as a reader of all of them, before its moment is read. In a store that lives in memory, frames of a
-//! replaced value are kept until no snapshot sees it (`buffer/large/extents.rs`).
+//! being written again: it is noted as a reader of all of them, before its moment is read, until it ends or the next checkpoint finds
+//! that it was given up. In a store that lives in memory, frames of a replaced value are kept until no snapshot sees it
+//! (`buffer/large/old_values.rs`).
 //!
 //! `Send + Sync`. Nothing is latched here.
 
@@ -14,14 +15,14 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
 use crate::large::{Stored, is_same_value, read_stored};
 use crate::page::Values;
-use crate::space::large::Reading;
+use crate::space::slot_store::SlotStore;
 use crate::tree::{
     AskFile, Fences, FromFile, FrozenTree, InFile, Judge, LeafRecords, Read, Target, Value,
 };
-use crate::types::{Lsn, TreeId};
-use crate::versions::{Figures, Kept, Seen, Snapshot, Stretch};
+use crate::types::{Epoch, Lsn, TreeId};
+use crate::versions::{Figures, Kept, Seen, SlotId, Snapshot, Stretch};
 use crate::wait::{Wait, Waiting};
-use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -34,9 +35,31 @@ pub struct OpenSnapshot {
     shared: Arc<Shared>,
     /// Taken when it ends.
     ticket: Option<Snapshot>,
-    reading: Option<Reading>,
+    /// It is in the list of those that do.
+    keeps_extents: bool,
     at: Lsn,
     is_of_commit: bool,
+}
+
+/// The snapshots that keep the places of large values, with what ends that.
+#[derive(Default)]
+pub(super) struct KeptExtents(Mutex<BTreeMap<SlotId, Epoch>>);
+
+impl KeptExtents {
+    fn end(&self, snapshot: SlotId, slots: &SlotStore) {
+        let reading = self.0.lock().remove(&snapshot);
+        if let Some(reading) = reading {
+            slots.end_reading(reading);
+        }
+    }
+
+    /// Ends what snapshots keep that were given up.
+    fn end_given_up(&self, versions: &PoolVersions, slots: &SlotStore) {
+        // Who is in the list has its slot still.
+        let is_given_up = |slot: &SlotId, _: &mut Epoch| versions.is_given_up(*slot);
+        let ended: Vec<_> = self.0.lock().extract_if(.., is_given_up).collect();
+        ended.into_iter().for_each(|(_, reading)| slots.end_reading(reading));
+    }
 }
 
 impl fmt::Debug for OpenSnapshot {
@@ -49,11 +72,13 @@ impl Drop for OpenSnapshot {
     fn drop(&mut self) {
         if !self.shared.process.is_current() {
             // In a forked process it is the parent's, and locks may be held for ever.
-            std::mem::forget(self.reading.take());
             return;
         }
         if let Some(ticket) = self.ticket.take() {
             let pool = &self.shared.pool;
+            if let Some(slots) = self.shared.slots.as_ref().filter(|_| self.keeps_extents) {
+                self.shared.kept_extents.end(ticket.slot(), slots);
+            }
             drop(self.versions().end(ticket));
             self.versions().tend_now_and_then(&**pool);
             pool.release_old_values(self.at);
@@ -103,10 +128,14 @@ impl Store {
             };
             let ticket = versions.begin(&*shared.pool, waiting)?;
             let at = ticket.lsn();
+            let keeps_extents = reading.is_some();
+            if let Some(reading) = reading {
+                shared.kept_extents.0.lock().insert(ticket.slot(), reading.lasting());
+            }
             let snapshot = OpenSnapshot {
                 shared: shared.clone(),
                 ticket: Some(ticket),
-                reading,
+                keeps_extents,
                 at,
                 is_of_commit: false,
             };
@@ -159,6 +188,13 @@ impl Shared {
     pub(super) fn give_up_old(&self) {
         if let Some((most, versions)) = self.max_snapshot_age.zip(self.pool.versions()) {
             versions.give_up_older(most);
+        }
+    }
+
+    /// Frees the places of large values that only snapshots keep which were given up.
+    pub(super) fn free_given_up_extents(&self) {
+        if let Some((versions, slots)) = self.pool.versions().zip(self.slots.as_ref()) {
+            self.kept_extents.end_given_up(versions, slots);
         }
     }
 }
@@ -316,8 +352,12 @@ impl OpenSnapshot {
                     // Kept by the snapshot until this reader has it.
                     let reading = slots.read_extents(self.shared.pool.epochs().current());
                     let pool = Some(&self.shared.pool);
-                    let reader = ExtentReader::new(pool, slots, extent, reading)?;
-                    Ok(Found::Extent(Box::new(reader.with_wait(wait))))
+                    let reader = ExtentReader::new(pool, slots, extent, reading);
+                    // If not, the snapshot kept it until the reader had it.
+                    if self.versions().is_given_up(self.ticket().slot()) {
+                        return Err(too_old());
+                    }
+                    Ok(Found::Extent(Box::new(reader?.with_wait(wait))))
                 }
                 _ => plain(found),
             },
@@ -348,7 +388,7 @@ impl OpenSnapshot {
     /// What was found, if the snapshot was not given up before.
     fn if_kept<T>(&self, found: T) -> Result<T> {
         self.check_age()?;
-        if self.versions().is_given_up(self.ticket()) { Err(too_old()) } else { Ok(found) }
+        if self.versions().is_given_up(self.ticket().slot()) { Err(too_old()) } else { Ok(found) }
     }
 }
 
@@ -488,7 +528,7 @@ impl OpenSnapshot {
     ///
     /// Errors: `SnapshotTooOld`: what it needed may be gone from memory and the file, so that there was nothing to compare.
     fn is_all(&self, from_file: &FromFile) -> Result<bool> {
-        if self.versions().is_given_up(self.ticket()) {
+        if self.versions().is_given_up(self.ticket().slot()) {
             return Err(too_old());
         }
         Ok(self.versions().parts_written() == from_file.parts_written)

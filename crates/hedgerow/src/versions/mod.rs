@@ -47,6 +47,7 @@ pub use clock::Clock;
 pub use freeze::{Freezer, Plan, Sorted};
 pub use frozen::{FrozenPart, Record, Stretch, Version};
 pub use memory::{Block, LEAST_BLOCKS, Memory, Surroundings};
+pub use slots::SlotId;
 pub use snapshots::{Kept, Seen, Snapshot};
 pub use state::{Figures, Versions, VersionsOptions};
 pub use table::cells_of_change;

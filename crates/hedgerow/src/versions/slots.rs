@@ -129,8 +129,8 @@ impl Slot {
 }
 
 /// The number of a slot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct SlotId(usize);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct SlotId(usize);
 
 /// All slots.
 pub(super) struct Slots {

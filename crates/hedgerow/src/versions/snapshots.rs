@@ -73,6 +73,11 @@ impl Snapshot {
     pub fn lsn(&self) -> Lsn {
         self.at
     }
+
+    /// Its slot, which is nobody else's before its end.
+    pub fn slot(&self) -> SlotId {
+        self.slot
+    }
 }
 
 /// Where the value is that a snapshot sees.
@@ -187,14 +192,14 @@ impl<M: Memory, P> Versions<M, P> {
         stamp <= snapshot.at && self.fate(tree, snapshot.at).is_plain()
     }
 
-    /// Whether a snapshot was given up. To be asked after a look at what is kept for it: what it needs goes only later.
-    pub fn is_given_up(&self, snapshot: &Snapshot) -> bool {
-        self.slots.get(snapshot.slot).state() == State::GivenUp
+    /// Whether the snapshot of a slot was given up. To be asked after a look at what is kept for it: what it needs goes only later.
+    pub fn is_given_up(&self, slot: SlotId) -> bool {
+        self.slots.get(slot).state() == State::GivenUp
     }
 
     /// Whether a tree that is gone was dropped after a snapshot had begun; of one that was given up nobody knows that.
     pub fn is_dropped_since(&self, snapshot: &Snapshot, tree: TreeId) -> bool {
-        self.fate(tree, snapshot.at).dropped.is_some() || self.is_given_up(snapshot)
+        self.fate(tree, snapshot.at).dropped.is_some() || self.is_given_up(snapshot.slot)
     }
 
     /// For how long a snapshot has been open.

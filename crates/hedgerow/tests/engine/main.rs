@@ -59,6 +59,7 @@ mod many;
 mod modify;
 mod names;
 mod no_threads;
+mod old_values;
 mod opening;
 mod pages;
 mod pinned_snapshots;

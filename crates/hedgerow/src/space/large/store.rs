@@ -47,13 +47,18 @@ impl fmt::Debug for Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.slots.state().zones.extents.reading_ends(self.from);
-            self.slots.free_extents();
+            self.slots.end_reading(self.from);
         }
     }
 }
 
 impl Reading {
+    /// From now on it is somebody else who ends it, with [`SlotStore::end_reading`] and what is returned.
+    pub fn lasting(mut self) -> Epoch {
+        self.has_ended = true;
+        self.from
+    }
+
     /// From now on nothing is read but this extent, to which a record referred after the reading had begun: of what is
     /// freed meanwhile only its units wait for the caller.
     pub fn only(mut self, extent: &Extent) -> ReadingOne {
@@ -262,6 +267,12 @@ impl SlotStore {
     pub fn read_extents(self: &Arc<Self>, epoch: Epoch) -> Reading {
         let from = self.state().zones.extents.reading_begins(epoch);
         Reading { slots: self.clone(), from, has_ended: false }
+    }
+
+    /// Ends a [lasting](Reading::lasting) reading.
+    pub fn end_reading(&self, from: Epoch) {
+        self.state().zones.extents.reading_ends(from);
+        self.free_extents();
     }
 
     /// Frees the extents that nobody needs any more.
