@@ -22,6 +22,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
+/// Values that [`Keyspace::get_many`] asks for together at most.
+const AT_ONCE: usize = 64;
+
 /// A named, ordered map from byte strings to byte strings. A [`Database`](crate::Database) has any number of them.
 ///
 /// An owned handle without lifetimes: it keeps its database open, and cloning it is cheap. `Send + Sync`: any number of
@@ -307,13 +310,15 @@ impl Keyspace {
         self.inner.check_open()?;
         let mut values = self.tree.get_many(keys)?;
         if self.inner.store.has_stored_forms() {
-            // Those that are not in memory are read together.
-            let stored = values.iter().flatten().filter(|value| is_stored_form(value));
-            let stored: Vec<Vec<u8>> = stored.map(|value| value.to_vec()).collect();
-            stored.chunks(64).for_each(|some| {
-                self.inner.store.read_values_ahead(some, &self.tree.wait().to_tidy_up());
-            });
-            for (key, value) in keys.iter().zip(&mut values) {
+            let mut asked_for = 0;
+            for (at, key) in keys.iter().enumerate() {
+                // Those that are not in memory are read together, as many as there is room for before they are needed.
+                if at == asked_for {
+                    let next = values[at..].iter().take(AT_ONCE);
+                    let next = next.map(|value| value.as_deref().unwrap_or_default());
+                    asked_for += self.inner.store.read_values_ahead(next);
+                }
+                let value = &mut values[at];
                 if is_long(&self.tree, key.as_ref()) {
                     *value = self.inner.get_long(&self.tree, key.as_ref())?;
                 } else if let Some(found) = value.take_if(|value| is_stored_form(value)) {

@@ -34,7 +34,7 @@ impl ValuesAhead {
         let mut next = cursor.upcoming_values(forward, self.0);
         next.retain(|value| is_stored_form(value));
         if !next.is_empty() {
-            inner.store.read_values_ahead(&next, &cursor.wait().to_tidy_up());
+            inner.store.read_values_ahead(next.iter().map(Vec::as_slice));
         }
     }
 }

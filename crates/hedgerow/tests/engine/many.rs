@@ -188,3 +188,30 @@ fn rings_and_threads_read_the_same() {
         work_together(&db, 20, seed);
     }
 }
+
+/// More than there is memory for: what is read ahead is used before it has to give way to what is read next.
+#[test]
+fn a_look_up_of_many_large_values_reads_each_once() {
+    const VALUES: u64 = 400;
+    let options = Options::new().page_bytes(4096).memory_limit_bytes(4 << 20);
+    let disk = SimDisk::new(seed(7));
+    // Most have three chunks.
+    let value = |n: u64| vec![n as u8; 60_000 + 100 * n as usize];
+    let db = open(&options, &disk, OpenHow::New).unwrap();
+    let many = db.keyspace("many").unwrap();
+    (0..VALUES).for_each(|n| {
+        many.put(&key(n), &value(n)).unwrap();
+    });
+    drop(many);
+    db.close().unwrap();
+    let db = open(&options, &disk, OpenHow::Existing).unwrap();
+    let many = db.keyspace("many").unwrap();
+    let keys: Vec<_> = (0..VALUES).map(key).collect();
+    let before = disk.calls(CallKind::Read);
+    let found = many.get_many(&keys).unwrap();
+    let reads = disk.calls(CallKind::Read) - before;
+    assert!((0..).zip(found).all(|(n, found)| found.as_deref() == Some(&value(n)[..])));
+    let chunks: u64 = (0..VALUES).map(|n| (value(n).len() as u64).div_ceil((32 << 10) - 8)).sum();
+    assert!(reads < chunks * 5 / 4, "{reads} reads of {chunks} chunks");
+    assert_sound(&db, "they were looked up");
+}

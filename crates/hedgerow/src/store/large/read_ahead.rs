@@ -9,15 +9,18 @@ use crate::large::{Extent, Stored, read_stored};
 use crate::space::large::{CHUNK_HEADER_BYTES, LoanFor, is_chunk};
 use crate::storage::ReadRequest;
 use crate::store::Store;
-use crate::wait::Waiting;
+use crate::wait::Wait;
 
 /// Chunks of the buffer that values are read into at most.
 const CHUNKS_AT_ONCE: usize = 32;
 
 impl Store {
-    /// Reads values that are not in memory, by their references, with one submission.
-    pub fn read_values_ahead(&self, references: &[Vec<u8>], waiting: &Waiting<'_>) {
-        let Some(slots) = &self.shared.slots else { return };
+    /// Reads values that are not in memory, by their references, with one submission. Returns how many of the references it has looked at: of
+    /// those that follow the values have no room in the buffer. Waits for nobody's buffer.
+    pub fn read_values_ahead<'r>(&self, references: impl Iterator<Item = &'r [u8]>) -> usize {
+        let mut all = 0;
+        let references = references.inspect(|_| all += 1);
+        let Some(slots) = &self.shared.slots else { return references.count() };
         let pool = &self.shared.pool;
         let geometry = slots.geometry();
         let is_wanted = |extent: &Extent| {
@@ -25,27 +28,31 @@ impl Store {
                 && !pool.has_kept(extent.seed, extent.len_bytes)
                 && slots.state().zones.check_extent(extent).is_ok()
         };
-        let extents: Vec<Extent> = references
-            .iter()
-            .filter_map(|reference| match read_stored(reference) {
-                Stored::Extent(extent) => Some(extent),
+        let extents: Vec<(usize, Extent)> = (0..)
+            .zip(references)
+            .filter_map(|(at, reference)| match read_stored(reference) {
+                Stored::Extent(extent) => Some((at, extent)),
                 Stored::Plain(_) | Stored::Damaged => None,
             })
-            .filter(is_wanted)
+            .filter(|(_, extent)| is_wanted(extent))
             .collect();
         if extents.is_empty() {
-            return;
+            return all;
         }
-        let Ok(mut loan) = slots.lend(CHUNKS_AT_ONCE, LoanFor::Call, waiting) else { return };
+        let lent = slots.lend(CHUNKS_AT_ONCE, LoanFor::Call, &Wait::Never.begin());
+        let Ok(mut loan) = lent else { return all };
         let mut rest = &mut loan[..];
         let mut requests: Vec<ReadRequest<'_>> = Vec::new();
         // Of each extent that has room in the buffer: how many of the requests are its chunks.
         let mut read: Vec<(&Extent, usize)> = Vec::new();
-        for extent in &extents {
+        let mut looked_at = all;
+        for (at, extent) in &extents {
             let chunks = extent.chunks(geometry);
             let places: Vec<_> = (0..chunks).map(|index| extent.place(geometry, index)).collect();
             let stored_bytes: usize = places.iter().map(|place| place.stored_bytes).sum();
             if stored_bytes > rest.len() {
+                // The first one is read alone if it is longer than the buffer.
+                looked_at = *at.max(&1);
                 break;
             }
             // It was put a moment ago. Its last chunk is written last.
@@ -77,5 +84,6 @@ impl Store {
             // A scan is likely not to come again.
             pool.keep_value(extent.seed, &value, false);
         }
+        looked_at
     }
 }

@@ -280,9 +280,10 @@ fn values_that_are_asked_for_ahead_are_read_once_and_checked() {
     let mut references: Vec<Vec<u8>> = keys.clone().map(stored).collect();
     references.push(stale.clone());
     references.push(b"a short value".to_vec());
-    store.read_values_ahead(&references, &crate::wait::Waiting::Forever);
+    let looked_at = store.read_values_ahead(references.iter().map(Vec::as_slice));
+    assert_eq!(looked_at, references.len());
     let reads = disk.calls(CallKind::Read);
-    store.read_values_ahead(&references[..23], &crate::wait::Waiting::Forever);
+    store.read_values_ahead(references[..23].iter().map(Vec::as_slice));
     for (n, reference) in keys.zip(&references) {
         let mut bytes = Vec::new();
         assert!(store.append_kept(reference, &mut bytes), "{n}");
