@@ -1,9 +1,8 @@
 //! Large values that were replaced, and the snapshots for which they are kept.
-#![allow(clippy::disallowed_methods, reason = "tests use threads")]
+#![allow(clippy::disallowed_methods, reason = "tests sleep")]
 
-use crate::common::{assert_sound, effort, key};
+use crate::common::{assert_sound, key};
 use hedgerow::{ErrorKind, Options};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 fn options(age: Duration) -> Options {
@@ -32,63 +31,28 @@ fn the_file_keeps_no_large_value_for_a_snapshot_that_was_given_up() {
     assert_sound(&db, "the snapshot was given up");
 }
 
-/// What a snapshot sees goes while it is read.
+/// What a snapshot sees goes while it is read: the iterator has the references already.
 #[test]
-fn who_reads_large_values_of_a_snapshot_sees_its_moment_or_that_it_was_given_up() {
-    const AGE: Duration = Duration::from_millis(5);
-    const KEYS: u64 = 6;
-    let value = |n: u64, round: u64| {
-        let number = n << 32 | round;
-        number.to_le_bytes().repeat(2_500 + 1_200 * n as usize)
-    };
+fn an_iterator_of_a_snapshot_that_was_given_up_does_not_read_what_is_somebody_elses() {
+    const AGE: Duration = Duration::from_millis(200);
+    let value = |n: u64, round: u64| (n << 32 | round).to_le_bytes().repeat(5_000);
     let directory = tempfile::tempdir().unwrap();
     let db = options(AGE).create(directory.path().join("birds.hrow")).unwrap();
     let songs = db.keyspace("songs").unwrap();
-    for n in 0..KEYS {
-        songs.put(&key(n), &value(n, 0)).unwrap();
-    }
-    let (stop, too_old) = (AtomicBool::new(false), AtomicU64::new(0));
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                scope.spawn(|| {
-                    while !stop.load(Relaxed) {
-                        let snapshot = db.snapshot().unwrap();
-                        let mut rounds = [None; KEYS as usize];
-                        let mut look = || {
-                            let seen = snapshot.keyspace(&songs)?;
-                            for n in 0..KEYS {
-                                let found = seen.get(&key(n))?.expect("it is never removed");
-                                let word = u64::from_le_bytes(found[..8].try_into().unwrap());
-                                let round = word & u64::from(u32::MAX);
-                                assert!(found.as_bytes() == value(n, round), "{n} {round}");
-                                let first = *rounds[n as usize].get_or_insert(round);
-                                assert_eq!(first, round, "the snapshot sees two values of {n}");
-                            }
-                            Ok::<(), hedgerow::Error>(())
-                        };
-                        let error = loop {
-                            if let Err(error) = look() {
-                                break error;
-                            }
-                        };
-                        assert_eq!(error.kind(), ErrorKind::SnapshotTooOld, "{error}");
-                        too_old.fetch_add(1, Relaxed);
-                    }
-                })
-            })
-            .collect();
-        let mut round = 0;
-        while too_old.load(Relaxed) < 100 * effort()
-            && !readers.iter().any(std::thread::ScopedJoinHandle::is_finished)
-        {
-            round += 1;
-            (0..KEYS).for_each(|n| {
-                songs.put(&key(n), &value(n, round)).unwrap();
-            });
-            db.checkpoint().unwrap();
+    let put_all = |round: u64| {
+        for n in 0..8 {
+            songs.put(&key(n), &value(n, round)).unwrap();
         }
-        stop.store(true, Relaxed);
-    });
-    assert_sound(&db, "snapshots were given up");
+        db.checkpoint().unwrap();
+    };
+    put_all(0);
+    let snapshot = db.snapshot().unwrap();
+    let mut records = snapshot.keyspace(&songs).unwrap().iter();
+    let first = records.next().unwrap().unwrap();
+    assert_eq!(&first.1[..], value(0, 0));
+    std::thread::sleep(2 * AGE);
+    (1..10).for_each(put_all);
+    let error = records.next().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SnapshotTooOld, "{error}");
+    assert_sound(&db, "the snapshot was given up");
 }
