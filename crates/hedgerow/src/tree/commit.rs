@@ -226,6 +226,10 @@ impl<'c, P: PagePool> Commit<'c, P> {
             retry.turn_to(tree.root);
             tree.make_room(key, room, Purpose::Take, retry)?;
         }
+        // The next look may read values and other trees, each of which takes a place in the pool of its own.
+        if !self.is_held {
+            retry.session.let_go();
+        }
         retry.after_room()
     }
 

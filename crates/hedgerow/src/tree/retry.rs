@@ -54,6 +54,8 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
         match error.signal() {
             Some(Signal::Gated) => Stop::Restart(Restart::Gated),
+            // It was freed behind the look at its parent. If the parent goes on to name it, who asks for it from there says so.
+            Some(Signal::PageFreed) => Stop::Restart(Restart::Conflict),
             _ => Stop::Error(error),
         }
     }
