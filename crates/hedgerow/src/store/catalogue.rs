@@ -24,6 +24,7 @@ mod rename;
 
 use super::PoolTree;
 use super::open_trees::OpenTrees;
+use super::repair::{is_loss, unless_lost};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::LeafPolicy;
@@ -359,7 +360,7 @@ impl Catalogue {
         match self.find(name)?.filter(|record| record.tree == id) {
             Some(record) => {
                 let (dropping, _) = self.begin_drop(name, record, None)?;
-                unless_damaged(self.finish_drop(name, dropping))
+                unless_lost(self.finish_drop(name, dropping))
             }
             None => Ok(()),
         }
@@ -411,6 +412,7 @@ impl Catalogue {
     }
 
     fn finish_drop(&self, name: &str, record: Record) -> Result<()> {
+        self.open.forget(record.tree);
         self.handle(record).drop_pages()?;
         self.tree.remove(name.as_bytes())?;
         Ok(())
@@ -419,8 +421,9 @@ impl Catalogue {
     /// Lets another keyspace have the name of one that ends. If that one is damaged, what is left of it goes on under no
     /// name, and each opening sweeps of it what it can.
     fn make_way(&self, name: &str, record: Record) -> Result<()> {
+        self.open.forget(record.tree);
         match self.handle(record).drop_pages() {
-            Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => {
+            Err(error) if is_loss(&error) => {
                 let left = Record { state: State::Loading, ..record };
                 self.tree.put_to_free(&leftover_key(record.tree), &left.encode())?;
             }
@@ -438,7 +441,7 @@ impl Catalogue {
             dropping.extend(name.map(|name| (name.to_owned(), record)));
         })?;
         for (name, record) in dropping {
-            unless_damaged(self.finish_drop(&name, record))?;
+            unless_lost(self.finish_drop(&name, record))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Leaves that are merged before they are written: the open keyspaces, as the pool offers them its pages.
 //!
-//! Rank 6. Invariant: each tree is one of the store's, under its id. A keyspace that was dropped is forgotten when one of its
-//! pages is offered next. `Send + Sync`; the lock is held for a look at the map alone.
+//! Rank 6. Invariant: each tree is one of the store's, under its id. A keyspace is forgotten when its pages are freed, or when one of
+//! them is offered after its drop. `Send + Sync`; the lock is held for a look at the map alone.
 
 use super::PoolTree;
 use crate::buffer::BufferPool;
@@ -26,6 +26,11 @@ impl OpenTrees {
     /// Notes that somebody has opened a tree.
     pub(super) fn note(&self, tree: &PoolTree) {
         self.trees.lock().entry(tree.id()).or_insert_with(|| Arc::new(tree.clone()));
+    }
+
+    /// Forgets a tree, of which nobody opens another handle.
+    pub(super) fn forget(&self, tree: TreeId) {
+        self.trees.lock().remove(&tree);
     }
 
     /// The tree that a page says it belongs to, if that is open.

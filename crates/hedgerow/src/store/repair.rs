@@ -527,6 +527,11 @@ pub(super) fn is_loss(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::Io)
 }
 
+/// What cannot be read is no reason to refuse the store: the note of what ends stays, and the next opening tries again.
+pub(super) fn unless_lost(outcome: Result<()>) -> Result<()> {
+    outcome.or_else(|error| if is_loss(&error) { Ok(()) } else { Err(error) })
+}
+
 /// Hands over the records of a leaf that was checked.
 fn for_each_record(image: &[u8], each: &mut EachRecord<'_>) -> Result<()> {
     let leaf = plain_leaf(image);

@@ -14,7 +14,7 @@
 use super::PoolTree;
 use super::Shared;
 use super::catalogue::Load;
-use super::repair::is_loss;
+use super::repair::{is_loss, unless_lost};
 use crate::error::Result;
 use crate::page::{Access, EpochStay, ExclusivePage, Journal, Pages, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
@@ -29,11 +29,6 @@ const BATCH: usize = 64;
 /// Pages that a walk through a tree has come to.
 #[derive(Default)]
 struct Reached(Vec<u64>);
-
-/// What cannot be read is no reason to refuse the store: the note of the load stays, and the next opening tries again.
-fn unless_lost(outcome: Result<()>) -> Result<()> {
-    outcome.or_else(|error| if is_loss(&error) { Ok(()) } else { Err(error) })
-}
 
 impl Reached {
     fn insert(&mut self, page: PageId) {

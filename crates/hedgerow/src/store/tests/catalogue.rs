@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::store::Catalogue;
+use crate::testing::sim::{CallKind, Fault};
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
 use std::ops::ControlFlow;
@@ -198,4 +199,43 @@ fn names_of_keyspaces_have_a_length_that_a_page_can_hold() {
         }
     }
     assert!(store.keyspaces().unwrap().is_empty());
+}
+
+/// The store is opened all the same, and its pages go at the next opening.
+#[test]
+fn an_opening_that_cannot_read_what_is_dropped_leaves_it_to_the_next() {
+    let (mut refused, mut passed) = (0, 0);
+    for nth in 0.. {
+        let (disk, store) = new_store();
+        store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
+        let gulls = store.create_keyspace("gulls").unwrap();
+        for n in 0..1000_u32 {
+            gulls.put(&n.to_be_bytes(), &[7; 40]).unwrap();
+        }
+        // A drop that was cut short.
+        let dropping = record(1, 1, gulls.id().0, gulls.root().0);
+        catalogue(&store).tree().put(b"gulls", &dropping).unwrap();
+        store.checkpoint().unwrap();
+        let disk = disk.crash(1);
+        disk.inject(Fault::once(CallKind::Read, nth, Fault::EIO));
+        let opened = open(&options(), &disk, OpenHow::Existing);
+        let is_over = !disk.take_faults().is_empty();
+        match opened {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io, "read {nth}: {error:?}");
+                refused += 1;
+            }
+            Ok(store) => {
+                passed += 1;
+                assert_eq!(store.keyspaces().unwrap(), ["wrens"], "read {nth}");
+                store.close().unwrap();
+                let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+                assert!(is_clean(&store), "read {nth}");
+            }
+        }
+        if is_over {
+            break;
+        }
+    }
+    assert!(passed > 50, "{passed} openings passed over it, {refused} were refused");
 }
