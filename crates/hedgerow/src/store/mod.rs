@@ -71,7 +71,7 @@ use crate::buffer::{BufferPool, Lent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
 use crate::large::{Extent, Run, Stored, read_reference, read_stored};
-use crate::page::Values;
+use crate::page::{Pages, Values};
 use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
 use crate::tree::{Tree, Value};
@@ -394,19 +394,27 @@ impl Store {
     /// Errors: those of reads; `Corrupted` for a value in no known form.
     pub fn find(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Found>> {
         let Some(slots) = &self.shared.slots else { return self.find_held(tree, key) };
-        // First this, so that what the record refers to then stays.
-        let reading = slots.read_extents(self.shared.pool.epochs().current());
-        let Some(value) = tree.get(key)? else { return Ok(None) };
-        if !slots.has_stored_forms() {
-            return Ok(Some(Found::Short(value)));
-        }
-        match read_stored(&value) {
-            Stored::Plain(plain) => Ok(Some(Found::Short(Value::from(plain)))),
-            Stored::Extent(extent) => {
-                let reader = ExtentReader::new(Some(&self.shared.pool), slots, extent, reading)?;
-                Ok(Some(Found::Extent(Box::new(reader.with_wait(tree.wait())))))
+        let pool = &self.shared.pool;
+        loop {
+            let turns = pool.alone_turns();
+            // First this, so that what the record refers to then stays.
+            let reading = slots.read_extents(pool.epochs().current());
+            let Some(value) = tree.get(key)? else { return Ok(None) };
+            if !slots.has_stored_forms() {
+                return Ok(Some(Found::Short(value)));
             }
-            Stored::Damaged => Err(unknown_form()),
+            return match read_stored(&value) {
+                Stored::Plain(plain) => Ok(Some(Found::Short(Value::from(plain)))),
+                Stored::Extent(extent) => {
+                    let reader = ExtentReader::new(Some(pool), slots, extent, reading);
+                    // Beside who changes records alone it is what a pinned checkpoint refers to, which keeps it until he ends.
+                    if pool.alone_turns() != turns {
+                        continue;
+                    }
+                    Ok(Some(Found::Extent(Box::new(reader?.with_wait(tree.wait())))))
+                }
+                Stored::Damaged => Err(unknown_form()),
+            };
         }
     }
 
