@@ -284,7 +284,9 @@ impl ExtentSpace {
         if read.readers > 0 {
             return Vec::new();
         }
-        self.read_runs.remove(&run.unit).map_or(Vec::new(), |read| read.freed)
+        let freed = self.read_runs.remove(&run.unit).map_or(Vec::new(), |read| read.freed);
+        // Of a snapshot that was given up one may have asked for what is another value's by now, and that one may still be read.
+        freed.into_iter().flat_map(|part| self.unread(part)).collect()
     }
 
     /// A replay begins, before anything that it supersedes; as [`Self::reading_begins`], before every epoch.
@@ -363,6 +365,19 @@ mod tests {
         }
         assert_eq!(extents.left_units(), 0);
         assert!(extents.memory_bytes() < 5 * 1000 * 24);
+    }
+
+    /// The longer run was freed before it was asked for, and a part of it is another value's by now.
+    #[test]
+    fn what_somebody_reads_is_not_freed_by_the_end_of_who_asked_for_more() {
+        let mut extents = ExtentSpace::default();
+        let (stale, read) = (Run { unit: 100, units: 10 }, Run { unit: 105, units: 3 });
+        extents.reading_one_begins(&[stale]);
+        extents.reading_one_begins(&[read]);
+        extents.left(&runs_of(105, 3), Epoch(2));
+        assert_eq!(extents.take_left(u64::MAX, |_| false), Some(Vec::new()));
+        assert_eq!(extents.reading_run_ends(stale), []);
+        assert_eq!(extents.reading_run_ends(read), [read]);
     }
 
     /// Against the rule, unit by unit: nothing is free while somebody may read it or a pin needs it, and everything is in the end.
