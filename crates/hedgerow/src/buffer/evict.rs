@@ -143,6 +143,11 @@ impl BufferPool {
             return Ok(taken);
         }
         if self.slots.is_none() {
+            while self.give_old_values_up() {
+                if let Some(taken) = self.try_obtain_frame(id) {
+                    return Ok(taken);
+                }
+            }
             return Err(Error::new(
                 ErrorKind::MemoryLimit,
                 format!(

@@ -191,7 +191,9 @@ impl<M: Memory, P> Versions<M, P> {
                     continue;
                 }
             }
-            if self.give_up_oldest(around)? {
+            if self.give_up_oldest() {
+                // The versions that only it needed.
+                self.collect(around)?;
                 continue;
             }
             return Ok(None);

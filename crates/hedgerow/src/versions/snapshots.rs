@@ -570,12 +570,8 @@ impl<M: Memory, P> Versions<M, P> {
         count
     }
 
-    /// Gives up the oldest snapshot that is not pinned, or else the oldest, and drops the versions that only it needed. False: there is
-    /// none.
-    ///
-    /// # Errors
-    /// As [`Self::collect`].
-    pub(super) fn give_up_oldest(&self, around: &impl Surroundings) -> Result<bool> {
+    /// Gives up the oldest snapshot that is not pinned, or else the oldest. False: there is none.
+    pub fn give_up_oldest(&self) -> bool {
         loop {
             let unpinned = {
                 // So that nothing is pinned meanwhile.
@@ -587,7 +583,7 @@ impl<M: Memory, P> Versions<M, P> {
                 };
                 let oldest = self.slots.all().filter_map(of);
                 let oldest = oldest.min_by_key(|&(is_pinned, at, ..)| (is_pinned, at));
-                let Some((_, at, cut, slot)) = oldest else { return Ok(false) };
+                let Some((_, at, cut, slot)) = oldest else { return false };
                 // It may have ended just now.
                 if !slot.give_up(at, cut.is_some()) {
                     continue;
@@ -597,8 +593,7 @@ impl<M: Memory, P> Versions<M, P> {
             };
             drop(unpinned);
             self.given_up.fetch_add(1, Relaxed);
-            self.collect(around)?;
-            return Ok(true);
+            return true;
         }
     }
 }

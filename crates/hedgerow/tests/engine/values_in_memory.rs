@@ -303,3 +303,35 @@ fn a_snapshot_keeps_what_it_sees_of_a_record_and_nothing_later() {
         songs.put(&[n], &value(n)).unwrap();
     }
 }
+
+/// It is given up when writers have no other room, as it is for versions.
+#[test]
+fn writers_go_on_beside_a_snapshot_that_keeps_all_that_was_replaced() {
+    let db = in_memory(4096, 4 << 20);
+    let [songs, calls] = ["songs", "calls"].map(|name| db.keyspace(name).unwrap());
+    let value = |n: u64, version: u8| vec![version; 100_000 + n as usize];
+    let put_all = |version: u8| {
+        for n in 0..25 {
+            songs.put(&key(n), &value(n, version)).unwrap();
+        }
+    };
+    put_all(0);
+    let snapshot = db.snapshot().unwrap();
+    let seen = snapshot.keyspace(&songs).unwrap();
+    (1..10).for_each(put_all);
+    assert_eq!(seen.get(&key(0)).unwrap_err().kind(), ErrorKind::SnapshotTooOld);
+    // What another one keeps is room for leaves, too.
+    let other = db.snapshot().unwrap();
+    (0..10).for_each(|n| {
+        songs.put(&key(n), &value(n, 10)).unwrap();
+    });
+    for n in 0..5_000 {
+        calls.put(&key(n), &[1; 90]).unwrap();
+    }
+    for n in 0..25 {
+        let version = if n < 10 { 10 } else { 9 };
+        assert_eq!(get(&songs, &key(n)), Some(value(n, version)));
+    }
+    drop((seen, snapshot, other));
+    assert_sound(&db, "beside snapshots");
+}

@@ -4,6 +4,7 @@
 //! frames. `Send + Sync`.
 
 use super::old_values::{LEAST_LOOKED_AT, OldValues};
+use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
@@ -117,6 +118,16 @@ impl BufferPool {
     /// ended. True if there were any.
     pub fn release_old_values(&self, moment: Lsn) -> bool {
         self.slots.is_none() && self.release_unseen(&mut self.old_values.lock(), moment)
+    }
+
+    /// Frees frames of replaced values in a store that lives in memory, where there is no other one: those that no snapshot sees any
+    /// more, or else those that the oldest one does, which is given up. False: there are none.
+    pub(in crate::buffer) fn give_old_values_up(&self) -> bool {
+        if self.release_old_values(Lsn(0)) {
+            return true;
+        }
+        let keeps_any = !self.old_values.lock().values.is_empty();
+        keeps_any && self.versions().is_some_and(PoolVersions::give_up_oldest)
     }
 
     fn release_unseen(&self, old: &mut OldValues, moment: Lsn) -> bool {

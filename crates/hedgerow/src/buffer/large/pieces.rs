@@ -18,11 +18,11 @@
 
 use super::index::{PieceIndex, PieceName};
 use crate::buffer::pool::BufferPool;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::large::Extent;
 use crate::large::Held;
 use crate::page::{FrameHead, FrameId, Frames};
-use crate::types::{Lsn, PageId};
+use crate::types::PageId;
 use crate::wait::Waiting;
 use hedgerow_sync::latch::ExclusiveGuard;
 use hedgerow_sync::optimistic::{self, PageBytes, RacingBytes};
@@ -217,17 +217,7 @@ impl BufferPool {
         let mut held = Held { len_bytes, seed: random::seed(), born, frames: Vec::new() };
         for (number, bytes) in (0..).zip(value.chunks(self.page_bytes)) {
             let name = PieceName { seed: held.seed, number };
-            let obtain = || self.obtain_frame(PageId(name.hash() as u32), &Waiting::Forever);
-            // What only snapshots see that were given up nobody has freed yet.
-            let is_full = |error: &Error| error.kind() == ErrorKind::MemoryLimit;
-            let obtained = obtain().or_else(|error| {
-                if is_full(&error) && self.release_old_values(Lsn(0)) {
-                    obtain()
-                } else {
-                    Err(error)
-                }
-            });
-            match obtained {
+            match self.obtain_frame(PageId(name.hash() as u32), &Waiting::Forever) {
                 Ok((frame, guard)) => {
                     self.fill_piece(frame, &guard, name, bytes);
                     held.frames.push(frame.0);
