@@ -232,6 +232,22 @@ pub struct Savepoint {
     number: u64,
 }
 
+impl Drop for Savepoint {
+    /// Nobody can roll back to it, so its copy goes.
+    fn drop(&mut self) {
+        let Some(state) = self.of.upgrade().filter(|state| state.inner().check_process().is_ok())
+        else {
+            return;
+        };
+        let forget = |body: &mut Body| {
+            let copy = body.many.as_mut().and_then(|many| many.savepoints.remove(&self.number));
+            Ok(copy)
+        };
+        // In a transaction that has ended there are none.
+        state.with_body(forget).ok();
+    }
+}
+
 impl fmt::Debug for Savepoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Savepoint").field("number", &self.number).finish_non_exhaustive()
@@ -316,7 +332,7 @@ impl Transaction {
     }
 
     /// Notes the present state of the transaction's changes, to roll back to. The next change copies the changes that there are. The copy lives until the
-    /// transaction ends, or an earlier savepoint is rolled back to.
+    /// savepoint is dropped, the transaction ends, or an earlier savepoint is rolled back to.
     ///
     /// # Errors
     /// [`TransactionEnded`](ErrorKind::TransactionEnded); [`Closed`](ErrorKind::Closed); [`ForkedProcess`](ErrorKind::ForkedProcess).
