@@ -29,7 +29,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 1 | `io` | look at the system's error ([`Error::io_error`]) |
 /// | 2 | `corrupted` | restore a backup, or [`Options::repair`](crate::Options::repair) |
 /// | 3 | `not_a_store` | check the path |
-/// | 4 | `upgrade_required` | use a newer version of Hedgerow |
+/// | 4 | `upgrade_required` | dump the file with the version that wrote it, or use a newer version of Hedgerow |
 /// | 5 | `locked` | close the store elsewhere, or try again later |
 /// | 6 | `file_not_found` | check the path, or create the store |
 /// | 7 | `directory_not_found` | create the directory |
@@ -45,7 +45,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 17 | `not_closed` | open the store for writing and close it |
 /// | 18 | `key_too_long` | use shorter keys |
 /// | 19 | `record_too_large` | use a shorter key or value; in memory, larger pages help too |
-/// | 20 | `batch_too_large` | split the batch, or raise [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) |
+/// | 20 | `batch_too_large` | split the batch; below 1 GiB a larger [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) helps, too |
 /// | 21 | `not_sorted` | sort the records |
 /// | 22 | `length_mismatch` | announce the length that is written |
 /// | 23 | `writer_failed` | begin the value again, with a new writer |
@@ -68,7 +68,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 40 | `snapshot_too_old` | begin another snapshot; hold it for less time, or raise the memory limit |
 /// | 41 | `conflict` | run the transaction again: [`Database::transact`](crate::Database::transact) does so |
 /// | 42 | `transaction_ended` | begin another one |
-/// | 43 | `transaction_too_large` | divide the transaction, or raise [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) |
+/// | 43 | `transaction_too_large` | divide the transaction; below 1 GiB a larger [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) helps, too |
 ///
 /// ```
 /// use hedgerow::{ErrorKind, Options};
@@ -202,7 +202,7 @@ pub enum ErrorKind {
     Conflict,
     /// The transaction was committed or aborted before.
     TransactionEnded,
-    /// The transaction changes more than can be committed: nearly an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes); or, without a log, a sixteenth of
+    /// The transaction changes more than can be committed: nearly an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes), and 128 MiB; or, without a log, a sixteenth of
     /// the memory limit, or more, or read from more leaves, than can be committed at one stroke (as a small [`WriteBatch`](crate::WriteBatch) is).
     TransactionTooLarge {
         /// Bytes of its changes.
@@ -352,6 +352,11 @@ impl Error {
         fn signal(&self) -> Option<Signal> {
             self.0.signal
         }
+    }
+
+    /// Whether a part of a store cannot be read, and the rest may be had.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Corrupted { .. } | ErrorKind::Io)
     }
 
     /// A handle of a parent process.

@@ -23,7 +23,7 @@ use std::ops::Range;
 /// A small batch is made at one stroke. It may take a quarter of the log's blocks in memory (8 KiB of records
 /// with the smallest memory limit, 512 KiB with 64 MiB, 4 MiB from 1 GiB on) and an eighth of the pool's frames as its leaves. A larger one takes
 /// two checkpoints, and is made while the changes of other threads wait; reads go on, and see what was there before until all is done. It may take an eighth of
-/// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes).
+/// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes), and 128 MiB at most.
 ///
 /// Without a log, and in memory, a batch that is too large for one stroke is made change by change: until [`Database::write`](crate::Database::write) returns,
 /// other threads may see some of its changes and not yet the rest, and a crash or an error may leave a part of them.

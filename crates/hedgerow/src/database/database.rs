@@ -369,7 +369,7 @@ impl Database {
     ///
     /// # Errors
     /// After these nothing has changed, but for `DurabilityUnknown` and `NotYetDurable`, after which all is made; without a log a first part of
-    /// a large batch may be: the [errors of changes](Keyspace#errors-of-changes); [`BatchTooLarge`](ErrorKind::BatchTooLarge) if it takes more than an eighth of [`Options::log_limit_bytes`] (its keys and
+    /// a large batch may be: the [errors of changes](Keyspace#errors-of-changes); [`BatchTooLarge`](ErrorKind::BatchTooLarge) if it takes more than an eighth of [`Options::log_limit_bytes`], or than 128 MiB (its keys and
     /// values, and about 32 bytes for each change); [`ForeignKeyspace`](ErrorKind::ForeignKeyspace) for keyspaces of another database.
     ///
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if the batch was begun and could not be finished, because a page could not be

@@ -102,7 +102,7 @@ impl Options {
     ///
     /// Not counted: what callers hold (values, cursors, iterators, batches); the changes and the reads that an open transaction has noted; for as long as they
     /// run, the extra memory of [`Database::verify`](crate::Database::verify) and [`Options::repair`], which say how much that is, and up to 16 MiB while
-    /// opening replays a log; stacks of threads, and what the allocator adds.
+    /// opening replays a log; bitmaps of the file's space, as far as they take more than 1/256 of the limit (8.5 KB for 14 MiB of a file that is written to); stacks of threads, and what the allocator adds.
     ///
     /// Default: a quarter of the memory of the machine or of the smallest cgroup around the process, or of what `RLIMIT_AS` and
     /// `RLIMIT_DATA` leave if that is less; at least 8 MiB. Smallest: [`smallest_memory_limit_bytes`]; below it opening fails with

@@ -24,7 +24,6 @@ mod rename;
 
 use super::PoolTree;
 use super::open_trees::OpenTrees;
-use super::repair::{is_loss, unless_lost};
 use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::LeafPolicy;
@@ -161,6 +160,11 @@ pub(super) fn unless_damaged(outcome: Result<()>) -> Result<()> {
         Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => Ok(()),
         other => other,
     }
+}
+
+/// What cannot be read is no reason to refuse the store either: the note of what ends stays, and the next opening tries again.
+pub(super) fn unless_lost(outcome: Result<()>) -> Result<()> {
+    outcome.or_else(|error| if error.is_loss() { Ok(()) } else { Err(error) })
 }
 
 /// See the head of the file.
@@ -423,7 +427,7 @@ impl Catalogue {
     fn make_way(&self, name: &str, record: Record) -> Result<()> {
         self.open.forget(record.tree);
         match self.handle(record).drop_pages() {
-            Err(error) if is_loss(&error) => {
+            Err(error) if error.is_loss() => {
                 let left = Record { state: State::Loading, ..record };
                 self.tree.put_to_free(&leftover_key(record.tree), &left.encode())?;
             }

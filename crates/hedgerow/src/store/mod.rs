@@ -70,8 +70,8 @@ pub use crate::space::SpaceReport;
 use crate::buffer::{BufferPool, Lent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
-use crate::large::{Extent, Run, Stored, read_reference, read_stored};
-use crate::page::{Pages, Values};
+use crate::large::{Extent, Run, read_reference};
+use crate::page::Values;
 use crate::space::slot_store::SlotStore;
 use crate::storage::Disk;
 use crate::tree::{Tree, Value};
@@ -387,57 +387,6 @@ impl Store {
     /// Whether there may be such a large value. Errors: `RecordTooLarge`.
     pub fn check_large(&self, len_bytes: u64, reference_room: usize) -> Result<()> {
         large::check_large(&self.shared.pool, len_bytes, reference_room).map(drop)
-    }
-
-    /// Finds the value of `key`, to be read; `None` if there is no record.
-    ///
-    /// Errors: those of reads; `Corrupted` for a value in no known form.
-    pub fn find(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Found>> {
-        let Some(slots) = &self.shared.slots else { return self.find_held(tree, key) };
-        let pool = &self.shared.pool;
-        loop {
-            let turns = pool.alone_turns();
-            // First this, so that what the record refers to then stays.
-            let reading = slots.read_extents(pool.epochs().current());
-            let Some(value) = tree.get(key)? else { return Ok(None) };
-            if !slots.has_stored_forms() {
-                return Ok(Some(Found::Short(value)));
-            }
-            return match read_stored(&value) {
-                Stored::Plain(plain) => Ok(Some(Found::Short(Value::from(plain)))),
-                Stored::Extent(extent) => {
-                    let reader = ExtentReader::new(Some(pool), slots, extent, reading);
-                    // Beside who changes records alone it is what a pinned checkpoint refers to, which keeps it until he ends.
-                    if pool.alone_turns() != turns {
-                        continue;
-                    }
-                    Ok(Some(Found::Extent(Box::new(reader?.with_wait(tree.wait())))))
-                }
-                Stored::Damaged => Err(unknown_form()),
-            };
-        }
-    }
-
-    /// [`Self::find`] in a store that lives in memory.
-    fn find_held(&self, tree: &PoolTree, key: &[u8]) -> Result<Option<Found>> {
-        loop {
-            let Some(value) = tree.get(key)? else { return Ok(None) };
-            if !self.has_stored_forms() {
-                return Ok(Some(Found::Short(value)));
-            }
-            if let Some(held) = Held::decode(&value) {
-                let mut bytes = Vec::new();
-                if self.shared.pool.append_held(&held, &mut bytes) {
-                    return Ok(Some(Found::Held { value: Value::from(bytes), reference: value }));
-                }
-                // The record has another value by now.
-                continue;
-            }
-            return match read_stored(&value) {
-                Stored::Plain(plain) => Ok(Some(Found::Short(Value::from(plain)))),
-                Stored::Extent(_) | Stored::Damaged => Err(unknown_form()),
-            };
-        }
     }
 
     /// The process that opened the store.

@@ -137,7 +137,7 @@ impl<'p> Repair<'p> {
         };
         let (root, newest) = (&superblock.table, superblock.checkpoint);
         let zones = match Zones::open(geometry, root, newest, file.len_bytes()?, &mut read) {
-            Err(error) if is_loss(&error) => {
+            Err(error) if error.is_loss() => {
                 report.defects.push(format!("the zone table cannot be read: {error}"));
                 Zones::create(geometry)
             }
@@ -186,7 +186,7 @@ impl<'p> Repair<'p> {
                     None => Ok(()),
                 });
                 match whole {
-                    Err(error) if !is_loss(&error) => return Err(error),
+                    Err(error) if !error.is_loss() => return Err(error),
                     whole => each(self, id, slot, image, whole.err())?,
                 }
             }
@@ -505,14 +505,14 @@ impl<'p> Repair<'p> {
             replayed = replay.made;
             match finished {
                 // A batch whose changes cannot be read again is a part of what is lost.
-                Err(error) if !is_loss(&error) => Err(error),
+                Err(error) if !error.is_loss() => Err(error),
                 finished => scanned.and(finished),
             }
         });
         self.report.replayed = replayed;
         self.report.defects.extend(keyspaces.defects());
         match outcome {
-            Err(error) if is_loss(&error) || error.kind() == ErrorKind::LogMissing => {
+            Err(error) if error.is_loss() || error.kind() == ErrorKind::LogMissing => {
                 let what = format!("only {replayed} changes of the log could be replayed: {error}");
                 self.report.defects.push(what);
                 Ok(())
@@ -520,16 +520,6 @@ impl<'p> Repair<'p> {
             other => other,
         }
     }
-}
-
-/// Whether a part of the damaged store is lost, and the rest may be had.
-pub(super) fn is_loss(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Corrupted { .. } | ErrorKind::Io)
-}
-
-/// What cannot be read is no reason to refuse the store: the note of what ends stays, and the next opening tries again.
-pub(super) fn unless_lost(outcome: Result<()>) -> Result<()> {
-    outcome.or_else(|error| if is_loss(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Hands over the records of a leaf that was checked.

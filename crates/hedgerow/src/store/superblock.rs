@@ -394,7 +394,7 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
                 *version,
                 format!(
                     "the store has format version {version} or features that this build lacks (it \
-                     reads version {FORMAT_VERSION})"
+                     reads version {FORMAT_VERSION}): use a newer version of Hedgerow"
                 ),
             ),
             Found::Older(version) => (

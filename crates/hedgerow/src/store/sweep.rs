@@ -14,7 +14,7 @@
 use super::PoolTree;
 use super::Shared;
 use super::catalogue::Load;
-use super::repair::{is_loss, unless_lost};
+use super::catalogue::unless_lost;
 use crate::error::Result;
 use crate::page::{Access, EpochStay, ExclusivePage, Journal, Pages, PoolSession, Restart, header};
 use crate::space::slot_store::SlotStore;
@@ -61,7 +61,7 @@ impl Shared {
             });
             match walked {
                 // What hangs below a damaged page is the tree's all the same: verification says so.
-                Err(error) if is_loss(&error) => continue,
+                Err(error) if error.is_loss() => continue,
                 other => other?,
             }
             if is_whole {
@@ -120,7 +120,7 @@ impl Shared {
             batch.drain(..).zip(buffer.chunks_exact(page_bytes)).zip(read)
         {
             match read {
-                Err(error) if is_loss(&error) => damage = Err(error),
+                Err(error) if error.is_loss() => damage = Err(error),
                 Err(error) => return Err(error),
                 Ok(()) if header::tree_id(image) == tree.id() => self.free_swept(id, tree)?,
                 Ok(()) => {}

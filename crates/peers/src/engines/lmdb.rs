@@ -14,9 +14,9 @@ use hedgerow_bench::cell::{Cell, CellError, Distribution, Durability, Operation,
 use hedgerow_bench::harness::{Engine, Session, ValueBytes};
 use heed::types::Bytes;
 use heed::{
-    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, PutFlags, RoTxn,
-    WithoutTls,
+    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, PutFlags, RoTxn, WithTls,
 };
+use send_wrapper::SendWrapper;
 use std::collections::BTreeMap;
 
 /// Threads that may read at the same time.
@@ -32,7 +32,7 @@ type Records = Database<'static, Bytes, Bytes>;
 
 /// An environment with one database. `OPERATIONS`: of a transaction, after loading.
 pub struct Store<const OPERATIONS: usize> {
-    env: Env<WithoutTls>,
+    env: Env<WithTls>,
     records: Records,
     is_synced: bool,
     is_loaded: bool,
@@ -40,11 +40,12 @@ pub struct Store<const OPERATIONS: usize> {
 
 /// One thread's access.
 pub struct Access<'a, const OPERATIONS: usize> {
-    env: &'a Env<WithoutTls>,
+    env: &'a Env<WithTls>,
     records: Records,
     changes: Changes,
-    /// A transaction that reads, and how many more operations it is for.
-    reading: Option<(RoTxn<'a, WithoutTls>, usize)>,
+    /// A transaction that reads, and how many more operations it is for. It belongs to the thread that began it, which has its reader's
+    /// slot for good, as LMDB has it by default: without that each transaction takes a mutex to find one.
+    reading: Option<SendWrapper<(RoTxn<'a, WithTls>, usize)>>,
 }
 
 /// Whether the cache decides how fast a phase is.
@@ -74,7 +75,7 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
         // Half-full pages, and old ones that readers keep; the file is only as long as it is used.
         let map_bytes = (4 * record_bytes + SPARE_MAP_BYTES).next_multiple_of(1 << 20);
         let map_bytes = usize::try_from(map_bytes).map_err(CellError::failed)?;
-        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        let mut options = EnvOpenOptions::new();
         options.map_size(map_bytes).max_readers(MOST_READERS);
         // SAFETY: without syncing, a crash of the system may damage the file; it is made for this
         // cell and thrown away after it.
@@ -147,7 +148,7 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
         let sync = if self.is_synced { "synced" } else { "NO_SYNC" };
         let facts = [
             ("version", format!("LMDB {}.{}.{}", version.major, version.minor, version.patch)),
-            ("settings", format!("{sync}, no WRITEMAP, no thread-local readers")),
+            ("settings", format!("{sync}, no WRITEMAP, thread-local readers")),
             ("operations_a_transaction", OPERATIONS.to_string()),
         ];
         facts.map(|(name, fact)| (name.to_owned(), fact)).into()
@@ -180,18 +181,18 @@ impl<'a, const OPERATIONS: usize> Access<'a, OPERATIONS> {
     #[inline]
     fn read<R>(
         &mut self,
-        read: impl FnOnce(Records, &RoTxn<'a, WithoutTls>) -> heed::Result<R>,
+        read: impl FnOnce(Records, &RoTxn<'a, WithTls>) -> heed::Result<R>,
     ) -> Result<R, CellError> {
         if !self.changes.is_empty() {
             self.commit()?;
         }
         let (transaction, left) = match self.reading.take() {
-            Some(reading) => reading,
+            Some(reading) => reading.take(),
             None => (self.env.read_txn().map_err(CellError::failed)?, OPERATIONS),
         };
         let outcome = read(self.records, &transaction).map_err(CellError::failed);
         if left > 1 {
-            self.reading = Some((transaction, left - 1));
+            self.reading = Some(SendWrapper::new((transaction, left - 1)));
         }
         outcome
     }

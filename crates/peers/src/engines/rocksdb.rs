@@ -1,10 +1,10 @@
 //! RocksDB: a log and memtables, and sorted files in levels, by the distribution's library.
 //!
-//! As its tuning guide has it: LZ4, bloom filters of 10 bits a key, blocks of 16 KiB, indexes and filters in
-//! the block cache, levels of dynamic size, as many background jobs as there are processors and at least 2. With a limit that
-//! does not hold everything several times: half of it for the block cache, a quarter for all memtables
+//! LZ4, bloom filters of 10 bits a key, blocks of 16 KiB, levels of dynamic size, as many background jobs as there are processors and at
+//! least 2; the rest as by default. With a limit that
+//! does not hold everything several times: half of it for the block cache, with indexes and filters in it, a quarter for all memtables
 //! together, blocks of 4 KiB, and direct I/O where the file system has it; else all of it for the block
-//! cache, and memtables of 64 MiB beside it. A durable change is one whose log is synced, which threads
+//! cache, and indexes, filters and memtables of 64 MiB beside it. A durable change is one whose log is synced, which threads
 //! share; a buffered one is in the system's hands; without durability there is no log.
 //!
 //! The database is `Send + Sync`; a session is one thread's.
@@ -53,6 +53,7 @@ impl Engine for Store {
             memtables_bytes: small.map(|limit| bytes(limit / 4)).transpose()?,
             bloom_bits: 10.0,
             background_jobs: i32::try_from(jobs).map_err(CellError::failed)?,
+            is_limited: small.is_some(),
             is_direct: small.is_some(),
             has_log: cell.durability != Durability::None,
         };

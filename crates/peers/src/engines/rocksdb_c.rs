@@ -147,7 +147,7 @@ fn checked<R>(c: &Functions, f: impl FnOnce(Message) -> R) -> Result<R, String> 
 /// How a database is set.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Bytes of the cache of blocks, in which indexes and filters are, too.
+    /// Bytes of the cache of blocks.
     pub block_cache_bytes: usize,
     /// Bytes of a block before it is compressed.
     pub block_bytes: usize,
@@ -157,6 +157,8 @@ pub struct Settings {
     pub memtables_bytes: Option<usize>,
     /// Bits a key of the bloom filters.
     pub bloom_bits: f64,
+    /// Whether indexes and filters count with the cache of blocks.
+    pub is_limited: bool,
     /// Threads that flush and compact.
     pub background_jobs: i32,
     /// Whether files are read and written past the page cache.
@@ -206,8 +208,10 @@ impl Database {
             (c.block_based_options_set_block_size)(table, settings.block_bytes);
             let filter = (c.filterpolicy_create_bloom_full)(settings.bloom_bits);
             (c.block_based_options_set_filter_policy)(table, filter);
-            (c.block_based_options_set_cache_index_and_filter_blocks)(table, 1);
-            (c.block_based_options_set_pin_l0_filter_and_index_blocks_in_cache)(table, 1);
+            // Where memory is no limit they stay in memory beside the cache, as by default: a look-up each is saved.
+            let are_cached = c_uchar::from(settings.is_limited);
+            (c.block_based_options_set_cache_index_and_filter_blocks)(table, are_cached);
+            (c.block_based_options_set_pin_l0_filter_and_index_blocks_in_cache)(table, are_cached);
             (c.options_set_block_based_table_factory)(options, table);
             let opened = checked(c, |message| (c.open)(options, path.as_ptr(), message));
             (c.cache_destroy)(cache);

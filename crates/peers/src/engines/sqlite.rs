@@ -2,7 +2,8 @@
 //!
 //! Writers take turns at one connection behind a mutex, which is cheaper than the waiting of SQLite's own
 //! busy handler; each reading thread has a connection, kept from phase to phase. Statements are
-//! prepared once. Checkpoints at 64 MiB of log; no `mmap`. With a limit that does not hold everything several
+//! prepared once. SQLite is built with a page cache for each connection, as its own build has it (`.cargo/config.toml`; the record says
+//! what it was). Checkpoints at 64 MiB of log; no `mmap`. With a limit that does not hold everything several
 //! times, the writer's cache is half of it and the readers share the other half; else each of them has
 //! all of it. `synchronous` is `FULL` for durable changes, `NORMAL` for buffered ones, else `OFF`.
 //!
@@ -79,6 +80,12 @@ impl<const OPERATIONS: usize> Store<OPERATIONS> {
             if busy == 0 { Ok(()) } else { Err(rusqlite::Error::QueryReturnedNoRows) }
         })
     }
+
+    /// Whether all connections have one page cache, behind one lock; if SQLite was built so.
+    fn shares_cache(&self) -> bool {
+        const ASK: &str = "SELECT sqlite_compileoption_used('ENABLE_MEMORY_MANAGEMENT')";
+        lock(&self.writer).query_row(ASK, [], |row| row.get(0)).unwrap_or(true)
+    }
 }
 
 impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
@@ -154,6 +161,7 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
         let facts = [
             ("version", format!("SQLite {}", rusqlite::version())),
             ("settings", format!("WAL, synchronous={}, WITHOUT ROWID", self.synchronous)),
+            ("page_cache", if self.shares_cache() { "one for all" } else { "one each" }.to_owned()),
             ("writer_cache_bytes", self.writer_cache_bytes.to_string()),
             ("reader_cache_bytes", self.reader_cache_bytes.to_string()),
             ("changes_a_transaction", OPERATIONS.to_string()),

@@ -71,7 +71,7 @@ const READS_SHARE: u64 = 64;
 /// database open.
 ///
 /// **Limits.** The changes are kept in memory, beside the memory limit, and take, with 32 bytes for each, a little less than an eighth of
-/// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) at most; without a log, and in memory, a sixteenth of the memory limit.
+/// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes), and than 128 MiB, at most; without a log, and in memory, a sixteenth of the memory limit.
 /// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large to be made at one stroke, as a large [`WriteBatch`](crate::WriteBatch)
 /// is, or has read more leaves than an eighth of the pool's frames, takes two checkpoints, and is made while the changes of other threads wait. Without a log, and
 /// in memory, that is too large, at the commit.
@@ -375,7 +375,7 @@ impl Transaction {
     /// [snapshot](Database::snapshot) at or behind it has the changes.
     ///
     /// Waits for page reads, for short latches of other threads, and for room in memory and in the log; for a large commit of another thread, or if it is one
-    /// itself, for its turn and two checkpoints, as the handle to its first keyspace waits ([`Keyspace::with_wait`](crate::Keyspace::with_wait)); with [`Durability::Sync`] for an fsync of the log.
+    /// itself, for its turn, as the handle to its first keyspace waits ([`Keyspace::with_wait`](crate::Keyspace::with_wait)), and for up to three checkpoints, however long they take; with [`Durability::Sync`] for an fsync of the log.
     ///
     /// # Errors
     /// [`BatchUnfinished`](ErrorKind::BatchUnfinished) if it was too large for one stroke and could not be finished: see [`Database::write`].

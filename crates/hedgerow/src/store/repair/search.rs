@@ -17,7 +17,7 @@
 //! such a unit is *unsure*. It gives way to an image of the same page that is sure, its records give way to those of other
 //! leaves, and the report names it.
 
-use super::{Repair, checksum_in, for_each_record, is_loss};
+use super::{Repair, checksum_in, for_each_record};
 use crate::checksum::page_checksum;
 use crate::error::Result;
 use crate::large::{Extent, Run, Stored, read_stored};
@@ -80,7 +80,7 @@ impl Repair<'_> {
                 Ok(())
             },
             &mut |level, index, slot, error| {
-                if !is_loss(&error) {
+                if !error.is_loss() {
                     return Err(error);
                 }
                 let span = (PART_CONTENT_WORDS as u64).pow(u32::from(level)) * PART_WORDS as u64;
@@ -181,7 +181,7 @@ impl Repair<'_> {
                 }
                 let chunk = &mut buffer[..place.stored_bytes];
                 match self.slots.file().read_at(place.offset_bytes, chunk) {
-                    Err(error) if is_loss(&error) => continue,
+                    Err(error) if error.is_loss() => continue,
                     other => other?,
                 }
                 if is_chunk(extent.seed, index, chunk) {
@@ -315,7 +315,7 @@ impl Repair<'_> {
         }
         let is_readable = offset + PART_BYTES as u64 <= zone_end
             && match window.read(&**self.slots.file(), offset, PART_BYTES, zone_end) {
-                Err(error) if is_loss(&error) => false,
+                Err(error) if error.is_loss() => false,
                 other => other.map(|()| true)?,
             };
         let bytes = if is_readable { window.at(offset, PART_BYTES) } else { &[] };
@@ -337,7 +337,7 @@ impl Repair<'_> {
         let mut len = unit;
         for _ in 0..2 {
             match window.read(&**self.slots.file(), offset, len, zone_end) {
-                Err(error) if is_loss(&error) => {
+                Err(error) if error.is_loss() => {
                     *unreadable += 1;
                     return Ok(None);
                 }
@@ -362,7 +362,7 @@ impl Repair<'_> {
         let wanted = self.slots.state().zones.group_to_load(first);
         let loaded = wanted.and_then(|group| group.map_or(Ok(()), |g| self.slots.load_group(g)));
         match loaded {
-            Err(error) if is_loss(&error) => {
+            Err(error) if error.is_loss() => {
                 let what = format!("it is unknown which slots of zone {zone} are in use: {error}");
                 self.note_defect(what);
                 Ok(())
@@ -407,7 +407,7 @@ impl Window {
         self.len = 0;
         for len in [most, len] {
             match file.read_at(offset, &mut self.bytes[..len]) {
-                Err(error) if is_loss(&error) && len == most && most > self.least => {}
+                Err(error) if error.is_loss() && len == most && most > self.least => {}
                 other => {
                     other?;
                     self.len = len;
