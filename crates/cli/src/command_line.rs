@@ -17,7 +17,7 @@ Keys and values on the command line and in the output are text with these escape
 
 Exit codes:
   0 success   1 error   2 wrong arguments   3 key not found   4 damage found, in a store or a dump
-  5 the store is open elsewhere   6 the store or dump needs a newer version of this tool
+  5 the store is open elsewhere   6 the store or dump is of another format version
   7 torture found a fault   8 the seed is from another version of torture   130 interrupted
 
 load, put, del, rename, compact and hot write to the store. tour and torture write to stores of their own.

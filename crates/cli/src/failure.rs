@@ -98,7 +98,6 @@ impl From<Error> for Failure {
 fn hint(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::Locked { .. } => "; close it there first",
-        ErrorKind::UpgradeRequired { .. } => "; use a newer version of this tool",
         // A limit of the process or of the file system is in the way, not what others have on the disk.
         ErrorKind::DiskFull => match error.io_error().map(std::io::Error::kind) {
             Some(std::io::ErrorKind::FileTooLarge) => {
