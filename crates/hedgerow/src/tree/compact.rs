@@ -120,6 +120,14 @@ impl Position {
         }
     }
 
+    /// Whether the leaf behind a fence lies behind this one.
+    fn is_before(&self, fence: &[u8]) -> bool {
+        match self {
+            Position::At(key) => key.as_slice() <= fence,
+            Position::Behind(last) => last.as_slice() < fence,
+        }
+    }
+
     /// A key that leads to the same leaf.
     fn key(&self) -> Vec<u8> {
         match self {
@@ -175,6 +183,11 @@ impl<P: PagePool> Tree<P> {
                 Looked::Nothing(next) => {
                     done.leaves += 1;
                     let Some(fence) = next else { return Ok(done) };
+                    // Each leaf reaches beyond the last one: damage must not send the walk round in circles.
+                    if !position.is_before(&fence) {
+                        let what = "a leaf out of order somewhere below it";
+                        return Err(Error::corrupted_page(self.root, what));
+                    }
                     position = Position::Behind(fence);
                     ahead.advance(self, None);
                 }

@@ -15,7 +15,7 @@ use super::sparse::is_sparse;
 use crate::error::Result;
 use crate::large::is_stored_form;
 use crate::node::{Leaf, LeafMut, plain_leaf};
-use crate::page::{Access, EpochStay, PagePool};
+use crate::page::{Access, EpochStay, PagePool, Restart};
 use crate::types::Purpose;
 use crate::versions::cells_of_change;
 use crate::wal::{RECORD_HEADER_BYTES, Record};
@@ -94,6 +94,12 @@ impl<P: PagePool> Tree<P> {
             false => self.pool.enter_to_append(0, Purpose::GiveBack, retry.waiting())?,
         };
         let mut page = self.lock_leaf(from, retry.patience())?;
+        // Each leaf reaches beyond the last one: damage must not send the walk round in circles.
+        if !plain_leaf(page.bytes()).as_node().covers(from) {
+            let id = page.id();
+            page.release_unchanged();
+            return Err(Restart::Corrupt(id).into());
+        }
         let leaf = plain_leaf(page.bytes());
         let mut fence = Vec::new();
         let beyond = leaf.as_node().append_upper_fence(&mut fence).then(|| successor(&fence));

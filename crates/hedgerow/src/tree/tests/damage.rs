@@ -1,7 +1,7 @@
 //! Damage: `verify` finds what is planted, and no operation panics or runs for ever on bytes that no
 //! correct engine would write.
 
-use super::super::{Tree, TreeDefect};
+use super::super::{CompactBudget, Tree, TreeDefect};
 use super::{TINY_PAGE, assert_clean, policies, random_key, tiny};
 use crate::error::ErrorKind;
 use crate::node::{self, LeafLayout, LeafPolicy, NodeMut};
@@ -102,6 +102,30 @@ fn verify_finds_fences_that_are_not_the_parents_separators() {
     };
     plant(0, narrow, |defect| *defect == TreeDefect::UpperFence);
     plant(1, narrow, |defect| *defect == TreeDefect::UpperFence);
+}
+
+#[test]
+fn walks_that_come_to_a_leaf_which_ends_too_early_are_told_of_damage() {
+    let walks: [fn(&TinyTree) -> crate::error::Result<()>; 2] = [
+        |tree| tree.remove_range(b"key/", None).map(drop),
+        |tree| {
+            let budget = CompactBudget::default();
+            tree.compact(&budget, &mut |_| ControlFlow::Continue(())).map(drop)
+        },
+    ];
+    for walk in walks {
+        let tree = grown_with(LeafPolicy::Fixed(LeafLayout::Comparison));
+        let leaves = &pages(&tree)[0];
+        let narrow = |page: &mut [u8]| {
+            let mut right = vec![0; page.len()];
+            let mut node = NodeMut::new(page);
+            let split = node.choose_split(node::SplitHint::Middle);
+            node.split_into(&split, &mut right);
+        };
+        assert!(tree.pool().tamper(leaves[leaves.len() / 2], narrow));
+        let error = walk(&tree).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Corrupted { .. }), "{error}");
+    }
 }
 
 #[test]
