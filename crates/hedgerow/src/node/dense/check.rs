@@ -15,7 +15,7 @@ use super::{Full, Semi};
 use crate::node::check::{expected_prefix, flags_and_fences, is_page_size};
 use crate::node::defect::Defect;
 use crate::node::fields::{
-    LOWER_INFINITE, PREFIX_LEN, UPPER_INFINITE, count, lower_fence, max_record_bytes, u16_at,
+    LOWER_INFINITE, PREFIX_LEN, UPPER_INFINITE, count, lower_fence, max_key_bytes, u16_at,
     upper_fence,
 };
 use crate::node::write::MAX_RUN;
@@ -84,7 +84,7 @@ fn fences(page: &[u8], found: &mut dyn FnMut(Defect)) -> bool {
         return false;
     }
     let key_len = u16_at(page, KEY_LEN);
-    if !(1..=max_record_bytes(page.len())).contains(&key_len) {
+    if !(1..=max_key_bytes(page.len())).contains(&key_len) {
         found(Defect::KeyLength(key_len));
         return false;
     }

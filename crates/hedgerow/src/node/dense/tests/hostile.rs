@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::node::Defect;
+use crate::node::dense::fields::KEY_LEN;
 use crate::page::header::KIND;
 use std::hint::black_box;
 
@@ -11,6 +12,7 @@ on_both! {
     changes_of_a_page_that_passes_never_panic;
     every_single_byte_changed_is_survived;
     comparison_leaves_in_any_order_are_survived;
+    every_length_of_keys_is_survived;
 }
 
 fn read_everything<V: DenseLayout>(page: &[u8], random: &mut Random) {
@@ -195,6 +197,22 @@ fn every_single_byte_changed_is_survived<V: DenseLayout>() {
                 page[at] ^= change;
                 read_everything::<V>(&page, &mut random);
                 if load_check(&page).is_ok() && kind(&page) == V::KIND {
+                    change_everything::<V>(&page, &mut random);
+                }
+            }
+        }
+    }
+}
+
+fn every_length_of_keys_is_survived<V: DenseLayout>() {
+    let mut random = Random::new(96);
+    for page_bytes in [1024, 4096] {
+        for _ in 0..4 {
+            let clean = sample::<V>(&mut random, page_bytes);
+            for key_len in 0..page_bytes as u16 {
+                let mut page = clean.clone();
+                page[KEY_LEN..KEY_LEN + 2].copy_from_slice(&key_len.to_le_bytes());
+                if load_check(&page).is_ok() {
                     change_everything::<V>(&page, &mut random);
                 }
             }
