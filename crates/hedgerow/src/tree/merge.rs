@@ -113,7 +113,8 @@ impl<P: PagePool> Tree<P> {
                 // Its child had one child, perhaps.
                 Ok(Outcome::Collapsed) => levels = 1 << (level - 1),
                 Ok(Outcome::Merged { seam: new }) => {
-                    levels = rest | 1 << (level + 1);
+                    // What has become of both may fit together with the other neighbour.
+                    levels |= 1 << (level + 1);
                     if let Some(new) = new {
                         levels |= self.merge_seam(&new, level - 1, &mut retry);
                         seam = Some(new);

@@ -191,3 +191,25 @@ fn checkpoints_of_a_steady_load_leave_room_for_the_next() {
     assert!(last <= first + first / 10, "{per_round:?}");
     store.assert_near();
 }
+
+/// Whatever leaves are left empty beside others that are full, the last removals merge them all.
+#[test]
+fn a_keyspace_that_was_emptied_from_both_ends_is_one_page_and_takes_a_load() {
+    let options = hedgerow::Options::new().page_bytes(4096).memory_limit_bytes(4 << 20);
+    let db = options.in_memory().unwrap();
+    let key = |n: u32| format!("http://www.example.com/item/{n:09}").into_bytes();
+    for (low, high) in
+        (30..170).step_by(7).flat_map(|low| [190, 230, 260, 295, 320].map(|high| (low, high)))
+    {
+        let keyspace = db.keyspace("items").unwrap();
+        keyspace.bulk_load((0..350).map(|n| (key(n), [7; 8])), 100).unwrap();
+        keyspace.remove_range(&key(high)[..]..).unwrap();
+        keyspace.remove_range(..&key(low)[..]).unwrap();
+        keyspace.remove_range(&key(low)[..]..&key(high)[..]).unwrap();
+        assert_eq!(keyspace.count().unwrap(), 0);
+        assert_eq!(keyspace.stats().unwrap().pages(), 1, "{low} {high}");
+        keyspace.bulk_load([(key(1), [8; 8])], 100).unwrap();
+        drop(keyspace);
+        db.drop_keyspace("items").unwrap();
+    }
+}
