@@ -5,7 +5,7 @@
 //! give space back to the file system; `catalogue` knows the keyspaces, `sweep` frees what a load has left that a crash cut short;
 //! `large` writes and reads large values, copies, moves and verifies them; `batch` changes several records as one,
 //! `alone` while nobody else changes any, `unfinished` finds those that a crash cut short; `snapshots` is what a snapshot sees beside
-//! leaves; `open_trees` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `log_file` has
+//! leaves, and `unchanged` compares that with what there is; `open_trees` merges leaves before they are written, `hot` lists those that threads contend for; `labels` has the forms of long keys; `log_file` has
 //! the log, `log_due` says when it wants a checkpoint, `log_extents` keeps what it names, `preload` reads ahead for `replay`, which does again what is in it; `pin` keeps a checkpoint readable; `verify` checks everything;
 //! `backup` copies it; `repair` salvages what is whole in a damaged file.
 //!
@@ -46,6 +46,7 @@ pub mod superblock;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod unchanged;
 mod unfinished;
 mod verify;
 mod verify_long;

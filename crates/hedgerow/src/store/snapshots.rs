@@ -10,22 +10,19 @@
 use super::batch::BatchChange;
 use super::large::ExtentReader;
 use super::{Found, PoolTree, Shared, Store, unknown_form};
-use crate::buffer::{BufferPool, PinnedCheckpoint, PinnedPages, PoolVersions};
+use crate::buffer::{PinnedCheckpoint, PinnedPages, PoolVersions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
-use crate::large::{Stored, is_same_value, read_stored};
+use crate::large::{Stored, read_stored};
 use crate::page::Values;
 use crate::space::slot_store::SlotStore;
-use crate::tree::{
-    AskFile, Fences, FromFile, FrozenTree, InFile, Judge, LeafRecords, Read, Target, Value,
-};
+use crate::tree::{FrozenTree, Value};
 use crate::types::{Epoch, Lsn, TreeId};
-use crate::versions::{Figures, Kept, Seen, SlotId, Snapshot, Stretch};
+use crate::versions::{Figures, Kept, Seen, SlotId, Snapshot};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::{Arc, Mutex};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
 
 /// In the place of the stamp of a leaf that nobody has looked at: newer than any snapshot.
 pub const NO_LEAF: Lsn = Lsn(u64::MAX);
@@ -38,7 +35,7 @@ pub struct OpenSnapshot {
     /// It is in the list of those that do.
     keeps_extents: bool,
     at: Lsn,
-    is_of_commit: bool,
+    pub(super) is_of_commit: bool,
 }
 
 /// The snapshots that keep the places of large values, with what ends that.
@@ -311,7 +308,13 @@ impl OpenSnapshot {
     }
 
     /// [`Self::was`], where nothing is read from the file: of what is pinned, an old version may be there, too.
-    fn was_in_memory(&self, tree: TreeId, key: &[u8], stamp: Lsn, to: &mut Vec<u8>) -> Result<Was> {
+    pub(super) fn was_in_memory(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        stamp: Lsn,
+        to: &mut Vec<u8>,
+    ) -> Result<Was> {
         was_of(&self.versions().read_in_memory(self.ticket(), tree, key, stamp, to)?)
     }
 
@@ -392,273 +395,6 @@ impl OpenSnapshot {
     }
 }
 
-/// What a transaction has read is what its snapshot sees; see [`Judge`].
-impl Judge<BufferPool> for OpenSnapshot {
-    fn is_as_it_was(&self, tree: &PoolTree, stamp: Lsn) -> bool {
-        self.versions().sees_all(self.ticket(), tree.id(), stamp)
-    }
-
-    #[inline]
-    fn own_snapshots(&self) -> u64 {
-        u64::from(self.is_of_commit)
-    }
-
-    fn read_ahead(&self, read: &Read<'_, BufferPool>, fences: &Fences) -> Result<Option<FromFile>> {
-        self.versions().index_recent();
-        match self.source(read.tree.id(), NO_LEAF)? {
-            Source::Checkpoint(pin) => self.pinned_records(&pin, read, fences).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    fn compare(&self, leaf: &[u8], read: &Read<'_, BufferPool>, file: AskFile<'_>) -> Result<bool> {
-        self.compare_where(leaf, read, file, &|_, _, _| Ok(true))
-    }
-}
-
-/// Whether a change of a record is one of what was read: its key, and its value now and then.
-pub type Counts<'c> = dyn Fn(&[u8], Option<&[u8]>, Option<&[u8]>) -> Result<bool> + 'c;
-
-impl OpenSnapshot {
-    /// [`Judge::compare`], where a change of a record counts only if `counts` says so.
-    ///
-    /// Errors: `Conflict`; those of reads and of `counts`.
-    pub fn compare_where(
-        &self,
-        leaf: &[u8],
-        read: &Read<'_, BufferPool>,
-        file: AskFile<'_>,
-        counts: &Counts<'_>,
-    ) -> Result<bool> {
-        let tree = read.tree;
-        let mut records = tree.records_of(leaf);
-        let stamp = records.stamp();
-        loop {
-            match self.source(tree.id(), stamp)? {
-                Source::Checkpoint(pin) => {
-                    let fences = records.fences();
-                    let now;
-                    let pinned = match file {
-                        AskFile::Ahead(None) => return Ok(false),
-                        AskFile::Ahead(Some(ahead)) => ahead,
-                        AskFile::Read | AskFile::ReadButTree => {
-                            now = self.pinned_records(&pin, read, &fences)?;
-                            &now
-                        }
-                    };
-                    if self.compare_pinned(pinned, &mut records, read, (&fences, counts))? {
-                        return Ok(true);
-                    }
-                    if matches!(file, AskFile::Ahead(_)) && !self.is_all(pinned)? {
-                        return Ok(false);
-                    }
-                }
-                source => {
-                    let sees_leaf = matches!(source, Source::Leaf);
-                    if self.compare_kept(&mut records, read, sees_leaf, counts)? {
-                        return Ok(true);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Compares what a leaf has of an interval with what versions and the leaf say that it was. False: the snapshot has gone over to a
-    /// checkpoint meanwhile, which has to be asked.
-    fn compare_kept(
-        &self,
-        records: &mut LeafRecords,
-        read: &Read<'_, BufferPool>,
-        sees_leaf: bool,
-        counts: &Counts<'_>,
-    ) -> Result<bool> {
-        let (tree, stamp) = (read.tree, records.stamp());
-        let mut old = Vec::new();
-        let mut check = |key: &[u8], now: Option<&[u8]>| {
-            old.clear();
-            let then = match self.was_in_memory(tree.id(), key, stamp, &mut old)? {
-                Was::Absent => None,
-                Was::Version => Some(old.as_slice()),
-                // A record of a load that came later was not there.
-                Was::Leaf => now.filter(|_| sees_leaf),
-                Was::Pinned => return Ok(false),
-            };
-            match is_alike(now, then) || !counts(key, now, then)? {
-                true => Ok(true),
-                false => Err(Error::conflicting(tree.id(), key)),
-            }
-        };
-        let bounds = (read.lower, read.upper);
-        let mut found = Vec::new();
-        let mut outcome = Ok(true);
-        records.for_each(|key, value| {
-            if RangeBounds::<[u8]>::contains(&bounds, key) {
-                found.push(key.to_vec());
-                outcome = check(key, Some(value));
-            }
-            matches!(outcome, Ok(true))
-        });
-        let mut is_kept = outcome?;
-        // Those that are gone. A removed key may be back, and was compared then.
-        self.for_each_gone(read, &records.fences(), |key| {
-            let is_new = found.binary_search_by(|other| other.as_slice().cmp(key)).is_err();
-            if is_kept && is_new {
-                is_kept = check(key, None)?;
-            }
-            Ok(())
-        })?;
-        // Of a key that was removed a checkpoint alone may know by now.
-        let is_pinned = matches!(self.source(tree.id(), stamp)?, Source::Checkpoint(_));
-        Ok(is_kept && !is_pinned)
-    }
-
-    /// Calls `each` with the removed keys of an interval that memory knows of, as far as a leaf goes.
-    fn for_each_gone(
-        &self,
-        read: &Read<'_, BufferPool>,
-        fences: &Fences,
-        each: impl FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let from = begin(read, fences);
-        let from = from.as_ref().map(Vec::as_slice);
-        self.for_each_removed(read.tree.id(), from, |key| is_below_end(read, fences, key), each)
-    }
-
-    /// Whether what was read from the file is all that there is: what memory had, and has no longer, was in it. Asked at the end of a comparison.
-    ///
-    /// Errors: `SnapshotTooOld`: what it needed may be gone from memory and the file, so that there was nothing to compare.
-    fn is_all(&self, from_file: &FromFile) -> Result<bool> {
-        if self.versions().is_given_up(self.ticket().slot()) {
-            return Err(too_old());
-        }
-        Ok(self.versions().parts_written() == from_file.parts_written)
-    }
-
-    /// What the file has of an interval within a leaf's fences: a pinned checkpoint, and old versions.
-    fn pinned_records(
-        &self,
-        pin: &PinnedCheckpoint,
-        read: &Read<'_, BufferPool>,
-        fences: &Fences,
-    ) -> Result<FromFile> {
-        let mut all =
-            FromFile { records: BTreeMap::new(), parts_written: self.versions().parts_written() };
-        let from = begin(read, fences);
-        let (tree, lower) = (read.tree.id(), from.as_ref().map(Vec::as_slice));
-        let stretch = Stretch { tree, lower, upper: end(read, fences) };
-        self.versions().for_each_frozen(self.ticket(), stretch, &mut |record| {
-            let version = || InFile::Version(record.value.map(<[u8]>::to_vec));
-            all.records.entry(record.key.to_vec()).or_insert_with(version);
-        })?;
-        let (mut leaf, mut fence) = (read.tree.leaf_records(), Vec::new());
-        let mut at = match &from {
-            Bound::Included(key) => Target::Key(key),
-            Bound::Excluded(key) => Target::Above(key),
-            Bound::Unbounded => Target::Key(&[]),
-        };
-        loop {
-            self.pinned(pin, read.tree, |pinned| pinned.copy_records(at, &mut leaf))?;
-            leaf.for_each(|key, value| {
-                if is_in(read, fences, key) {
-                    let record = || InFile::Checkpoint(value.to_vec());
-                    all.records.entry(key.to_vec()).or_insert_with(record);
-                }
-                true
-            });
-            fence.clear();
-            if !leaf.append_upper_fence(&mut fence) || !is_below_end(read, fences, &fence) {
-                return Ok(all);
-            }
-            at = Target::Above(&fence);
-        }
-    }
-
-    /// Compares what a leaf has of an interval with what a pinned checkpoint, and versions before it, say that it was. False: the checkpoint
-    /// is not the one to ask any more, or versions have gone to the file since that was read.
-    fn compare_pinned(
-        &self,
-        pinned: &FromFile,
-        records: &mut LeafRecords,
-        read: &Read<'_, BufferPool>,
-        (fences, counts): (&Fences, &Counts<'_>),
-    ) -> Result<bool> {
-        let tree = read.tree.id();
-        // What there is now.
-        let mut all: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
-        records.for_each(|key, value| {
-            if is_in(read, fences, key) {
-                all.insert(key.to_vec(), Some(value.to_vec()));
-            }
-            true
-        });
-        for key in pinned.records.keys() {
-            all.entry(key.clone()).or_default();
-        }
-        self.for_each_gone(read, fences, |key| {
-            all.entry(key.to_vec()).or_default();
-            Ok(())
-        })?;
-        let mut old = Vec::new();
-        for (key, now) in &all {
-            old.clear();
-            let in_memory = self.was_in_memory(tree, key, NO_LEAF, &mut old)?;
-            let was = match (in_memory, pinned.records.get(key)) {
-                (Was::Leaf, _) => return Ok(false),
-                (_, Some(InFile::Version(version))) => version.as_ref(),
-                (Was::Absent, _) => None,
-                (Was::Version, _) => Some(&old),
-                (Was::Pinned, Some(InFile::Checkpoint(value))) => Some(value),
-                (Was::Pinned, None) => None,
-            };
-            let (now, was) = (now.as_deref(), was.map(Vec::as_slice));
-            if !is_alike(now, was) && counts(key, now, was)? {
-                return match self.is_all(pinned)? {
-                    true => Err(Error::conflicting(tree, key)),
-                    false => Ok(false),
-                };
-            }
-        }
-        self.is_all(pinned)
-    }
-}
-
-/// Whether a record has the value that it had. A large one may have been moved: then its reference is another one.
-fn is_alike(now: Option<&[u8]>, then: Option<&[u8]>) -> bool {
-    now == then || now.zip(then).is_some_and(|(now, then)| is_same_value(now, then))
-}
-
-/// Where an interval begins in a leaf.
-fn begin(read: &Read<'_, BufferPool>, fences: &Fences) -> Bound<Vec<u8>> {
-    let begins_here = |key: &[u8]| fences.lower.as_ref().is_none_or(|lower| key > lower.as_slice());
-    match (read.lower, &fences.lower) {
-        (Bound::Included(key), _) if begins_here(key) => Bound::Included(key.to_vec()),
-        (Bound::Excluded(key), _) if begins_here(key) => Bound::Excluded(key.to_vec()),
-        (_, Some(lower)) => Bound::Excluded(lower.clone()),
-        (_, None) => Bound::Unbounded,
-    }
-}
-
-/// Where an interval ends in a leaf.
-fn end<'a>(read: &Read<'a, BufferPool>, fences: &'a Fences) -> Bound<&'a [u8]> {
-    match &fences.upper {
-        Some(upper) if is_below_end(read, fences, upper) => Bound::Included(upper),
-        _ => read.upper,
-    }
-}
-
-/// Whether a key is not behind the end of an interval, and of a leaf.
-fn is_below_end(read: &Read<'_, BufferPool>, fences: &Fences, key: &[u8]) -> bool {
-    RangeBounds::<[u8]>::contains(&(Bound::Unbounded, read.upper), key)
-        && fences.upper.as_ref().is_none_or(|upper| key <= upper.as_slice())
-}
-
-/// Whether a key is in an interval, and within the fences of a leaf.
-fn is_in(read: &Read<'_, BufferPool>, fences: &Fences, key: &[u8]) -> bool {
-    is_below_end(read, fences, key)
-        && RangeBounds::<[u8]>::contains(&(read.lower, Bound::Unbounded), key)
-        && fences.lower.as_ref().is_none_or(|lower| key > lower.as_slice())
-}
-
 fn plain(found: &[u8]) -> Result<Found> {
     match read_stored(found) {
         Stored::Plain(plain) => Ok(Found::Short(Value::from(plain))),
@@ -688,7 +424,7 @@ fn was_of<P>(seen: &Seen<P>) -> Result<Was> {
 }
 
 #[cold]
-fn too_old() -> Error {
+pub(super) fn too_old() -> Error {
     let what = "more has changed since the snapshot began than there is memory for old versions, or the keyspace was \
                 dropped: begin another one, hold it for less time, or raise the memory limit";
     Error::new(ErrorKind::SnapshotTooOld, what)

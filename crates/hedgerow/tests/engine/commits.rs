@@ -2,9 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::session::{Mix, Session, Tally, examiner};
-use crate::common::{Dice, Model, contents, effort, is_thorough, key, open, seed, tiny};
+use crate::common::{
+    Dice, Model, assert_sound, contents, effort, is_thorough, key, open, seed, tiny,
+};
 use hedgerow::internals::store::OpenHow;
-use hedgerow::{Database, Keyspace, Options, Swap, WriteBatch};
+use hedgerow::{Database, ErrorKind, Isolation, Keyspace, Options, Swap, WriteBatch};
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::count;
 
@@ -150,5 +152,37 @@ fn half_of_a_batch_is_seen_by_no_two_gets() {
         let db = open(&options, &SimDisk::new(1), OpenHow::New).unwrap();
         transfers(&db);
         db.close().unwrap();
+    }
+}
+
+/// One leaf has the range of many of the checkpoint's, which are compared one after the other.
+#[test]
+fn what_came_and_went_in_a_wide_range_is_no_conflict_and_what_is_left_of_it_is_one() {
+    for is_left in [false, true] {
+        let options = Options::new().page_bytes(4096).memory_limit_bytes(2 << 20);
+        let db = open(&options, &SimDisk::new(seed(77)), OpenHow::New).unwrap();
+        let [wrens, sums] = ["wrens", "sums"].map(|name| db.keyspace(name).unwrap());
+        wrens.put(&key(7), b"seven").unwrap();
+        let transaction = db.transaction(Isolation::Serializable);
+        assert_eq!(transaction.keyspace(&wrens).unwrap().count().unwrap(), 1);
+        for n in 100..4_000 {
+            wrens.put(&key(n), &[1; 100]).unwrap();
+        }
+        // It takes the snapshot over.
+        db.checkpoint().unwrap();
+        let end = if is_left { 3_999 } else { 4_000 };
+        let removed = wrens.remove_range(&key(100)[..]..&key(end)[..]).unwrap();
+        assert_eq!(removed, end - 100);
+        db.checkpoint().unwrap();
+        transaction.keyspace(&sums).unwrap().put(b"wrens", b"1").unwrap();
+        let committed = transaction.commit();
+        assert_eq!(
+            committed.as_ref().err().map(hedgerow::Error::kind),
+            match is_left {
+                true => Some(ErrorKind::Conflict),
+                false => None,
+            }
+        );
+        assert_sound(&db, "a wide leaf was compared");
     }
 }
