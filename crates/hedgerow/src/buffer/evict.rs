@@ -77,7 +77,7 @@ impl BufferPool {
     /// Dirty pages from which on writers wait: the other frames are for reads, which would else fail
     /// when dirty pages cannot be written (a full disk, an earlier failure) and fill the pool.
     fn dirty_limit(&self) -> usize {
-        let frames = self.frames() as usize;
+        let frames = self.frames_for_pages() as usize;
         frames - (frames / 16).clamp(frames.min(16), 4096)
     }
 

@@ -99,7 +99,7 @@ impl BufferPool {
 
     /// Frames that pages can have now.
     pub(super) fn frames_for_pages(&self) -> u32 {
-        self.frames().saturating_sub(self.lent_frames())
+        self.frames().saturating_sub(self.lent_frames() + self.retired_below())
     }
 
     /// Makes a frame that holds nothing ready to be lent.

@@ -283,7 +283,7 @@ impl BufferPool {
     /// frames that are not dirty. When dirty pages cannot be written (a full disk), the clean ones make
     /// room for all reads, and threads that read ahead would else keep them all latched.
     pub(super) fn pages_ahead(&self, most: usize) -> usize {
-        let clean = (self.frames() as usize).saturating_sub(self.dirty_pages());
+        let clean = (self.frames_for_pages() as usize).saturating_sub(self.dirty_pages());
         (clean / 8).clamp(1, most)
     }
 

@@ -173,6 +173,11 @@ impl Rings {
     }
 
     fn give_back(&self, ring: IoUring) {
+        // This one works: what was refused before was for want of something that comes and goes.
+        let refused = self.given_up.load(Relaxed);
+        if refused > 0 && refused < MAX_GIVEN_UP {
+            self.given_up.compare_exchange(refused, 0, Relaxed, Relaxed).ok();
+        }
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
             idle.push(ring);

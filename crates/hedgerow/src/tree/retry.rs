@@ -203,6 +203,8 @@ impl<'p, P: Pages> Retry<'p, P> {
         match self.session.fault(id, self.access) {
             Ok(()) => {
                 self.freed = 0;
+                // Waiting for the disk, or for a place in the pool, is no sign of a latch that is never let go of.
+                self.patience = None;
                 Ok(())
             }
             Err(error) if error.signal() == Some(Signal::PageFreed) => {
