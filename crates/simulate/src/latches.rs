@@ -145,6 +145,8 @@ pub fn fig8(budget: &Budget) -> Figure {
 const WAREHOUSES: usize = 100;
 /// What a transaction does beside the update of its warehouse, in cycles: no other leaf is as hot.
 const PRIVATE: u64 = 25_000;
+/// The same of a thread that does hardly anything else.
+const THINKING: u64 = 500;
 /// The look for the record in its leaf, and the change of it, in cycles.
 const CHANGE: u64 = 150;
 /// What is counted, in cycles.
@@ -152,6 +154,16 @@ const COUNTED: u64 = 8_000_000;
 
 /// Transactions that update the row of a warehouse under the latch of its leaf; `leaves` of them have the rows.
 fn warehouses<L: Latch>(machine: &Machine, leaves: usize) -> Sample {
+    transactions::<L>(machine, leaves, PRIVATE).1
+}
+
+/// What each thread has done that updates rows of one leaf, and hardly anything else.
+pub fn one_leaf<L: Latch>(machine: &Machine) -> (Vec<u64>, Sample) {
+    transactions::<L>(machine, 1, THINKING)
+}
+
+/// Transactions of each thread, with `private` cycles beside the update.
+fn transactions<L: Latch>(machine: &Machine, leaves: usize, private: u64) -> (Vec<u64>, Sample) {
     let contexts = machine.contexts;
     let (done, record) = run(machine, move || {
         let latches: Arc<Vec<Alone<L>>> = Arc::new((0..leaves).map(|_| Alone::default()).collect());
@@ -164,7 +176,7 @@ fn warehouses<L: Latch>(machine: &Machine, leaves: usize) -> Sample {
                 work_until(BEGIN);
                 let mut done = 0_u64;
                 while cycles().is_some_and(|now| now < BEGIN + COUNTED) {
-                    work(PRIVATE);
+                    work(private);
                     let row = random.below(WAREHOUSES as u64) as usize;
                     latches[row * leaves / WAREHOUSES].0.write(|| {
                         work(CHANGE);
@@ -179,14 +191,15 @@ fn warehouses<L: Latch>(machine: &Machine, leaves: usize) -> Sample {
         let terminals: Vec<_> = (0..contexts).map(start).collect();
         let ends =
             terminals.into_iter().map(|terminal| terminal.join().expect("it does not panic"));
-        let done: u64 = ends.sum();
+        let done: Vec<u64> = ends.collect();
         let updated: u64 = rows.iter().map(|row| row.0.load(Relaxed)).sum();
-        assert_eq!(updated, done, "an update was lost");
+        assert_eq!(updated, done.iter().sum(), "an update was lost");
         done
     })
     .unwrap_or_else(|failure| panic!("{failure}"));
     let seconds = COUNTED as f64 / f64::from(machine.mhz) / 1e6;
-    Sample::new(machine.seed, done as f64 / seconds / 1e6, &record)
+    let value = done.iter().sum::<u64>() as f64 / seconds / 1e6;
+    (done, Sample::new(machine.seed, value, &record))
 }
 
 /// Three latches, with the rows of all warehouses in one leaf and with one leaf for each.
