@@ -49,6 +49,14 @@ pub struct LeafArgs {
     pub leaves: Leaves,
 }
 
+/// What a store is created with.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct CreateArgs {
+    /// Length of a page of a store that is created, such as 16KiB [default: 4KiB]. A store that exists must have it
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_bytes)]
+    pub page_bytes: Option<u64>,
+}
+
 /// See [`LeafArgs`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Leaves {

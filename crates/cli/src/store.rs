@@ -1,6 +1,6 @@
 //! The engine's calls that several commands share, with words about what was being done.
 
-use crate::args::{Common, LeafArgs, RangeArgs};
+use crate::args::{Common, CreateArgs, LeafArgs, RangeArgs};
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::interrupt;
@@ -83,8 +83,17 @@ pub fn open_quietly(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Da
 }
 
 /// Opens a store for writing, and creates it if there is none.
-pub fn open_or_create(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
-    let db = writing(common, leaves).open_or_create(path).map_err(failed("open", path))?;
+pub fn open_or_create(
+    common: &Common,
+    leaves: LeafArgs,
+    created: CreateArgs,
+    path: &Path,
+) -> Result<Database, Failure> {
+    let mut options = writing(common, leaves);
+    if let Some(bytes) = created.page_bytes {
+        options = options.page_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+    let db = options.open_or_create(path).map_err(failed("open", path))?;
     tell_of_replay(&db, path);
     Ok(db)
 }

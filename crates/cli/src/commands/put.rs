@@ -1,6 +1,6 @@
 //! `hedgerow put STORE KEY VALUE`, or `--file FILE`: writes one record, durable when the command returns.
 
-use crate::args::{Common, LeafArgs};
+use crate::args::{Common, CreateArgs, LeafArgs};
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
 use crate::store;
@@ -32,6 +32,9 @@ pub struct PutArgs {
     /// Their layouts.
     #[command(flatten)]
     leaves: LeafArgs,
+    /// The store's pages.
+    #[command(flatten)]
+    created: CreateArgs,
 }
 
 /// Where the value comes from, opened before the store: what cannot be read leaves no store behind.
@@ -45,7 +48,7 @@ enum Source {
 /// Writes the record and closes the store.
 pub fn run(common: &Common, args: &PutArgs) -> Result<(), Failure> {
     let source = source(args)?;
-    let db = store::open_or_create(common, args.leaves, &args.store)?;
+    let db = store::open_or_create(common, args.leaves, args.created, &args.store)?;
     let written = store::write_to(&db, common.keyspace(), &args.store, |keyspace| {
         put(keyspace, &args.key.0, source).map_err(store::failed("write to", &args.store))
     });

@@ -166,3 +166,21 @@ fn a_thread_that_cannot_be_started_is_an_error_and_no_panic() {
     run(&args).code(0);
     run(&["count", &store]).code(0).stdout("2\n");
 }
+
+#[test]
+fn a_store_that_is_created_has_the_pages_that_were_asked_for_and_keeps_them() {
+    let scratch = Scratch::new("page-bytes");
+    let (store, other) = (scratch.path("birds.hrow"), scratch.path("other.hrow"));
+    run_with_input(&["load", "--page-bytes", "16KiB", &store, "-"], b"wren\tT. troglodytes\n")
+        .code(0);
+    run(&["put", "--page-bytes", "8KiB", &other, "wren", "T. troglodytes"]).code(0);
+    for (store, size) in [(&store, "16.0 KiB"), (&other, "8.0 KiB")] {
+        let shown = run(&["stat", store]).code(0);
+        assert!(shown.text().contains(&format!("page size  {size}")), "{}", shown.text());
+    }
+    run(&["put", &store, "robin", "E. rubecula"]).code(0);
+    for (bytes, store) in [("8KiB", &store), ("5000", &scratch.path("none.hrow"))] {
+        run(&["put", "--page-bytes", bytes, store, "tit", "P. major"]).code(1);
+    }
+    run(&["get", &store, "tit"]).code(3);
+}

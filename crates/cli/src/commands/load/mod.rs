@@ -14,7 +14,7 @@
 mod dump;
 mod reader;
 
-use crate::args::{Common, Format, LeafArgs};
+use crate::args::{Common, CreateArgs, Format, LeafArgs};
 use crate::escape;
 use crate::failure::Failure;
 use crate::output::Out;
@@ -51,6 +51,9 @@ pub struct LoadArgs {
     /// Their layouts.
     #[command(flatten)]
     leaves: LeafArgs,
+    /// The store's pages.
+    #[command(flatten)]
+    created: CreateArgs,
 }
 
 /// Batches that wait for a worker before the router waits for it.
@@ -80,7 +83,7 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     let reading = reader::spawn(Input::open(&args.file)?)?;
     let first = head(&reading)?;
     let is_dump = !args.lines && dump::is_dump(&first)?;
-    let db = store::open_or_create(common, args.leaves, &args.store)?;
+    let db = store::open_or_create(common, args.leaves, args.created, &args.store)?;
     let started = Instant::now();
     let mut written = 0;
     let loaded = if is_dump {
