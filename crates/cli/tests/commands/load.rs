@@ -180,7 +180,7 @@ fn a_store_that_is_created_has_the_pages_that_were_asked_for_and_keeps_them() {
     }
     run(&["put", &store, "robin", "E. rubecula"]).code(0);
     for (bytes, store) in [("8KiB", &store), ("5000", &scratch.path("none.hrow"))] {
-        run(&["put", "--page-bytes", bytes, store, "tit", "P. major"]).code(1);
+        run(&["put", "--page-bytes", bytes, store, "tit", "P. major"]).code(2);
     }
     run(&["get", &store, "tit"]).code(3);
 }
