@@ -193,7 +193,7 @@ fn transactions<L: Latch>(machine: &Machine, leaves: usize, private: u64) -> (Ve
             terminals.into_iter().map(|terminal| terminal.join().expect("it does not panic"));
         let done: Vec<u64> = ends.collect();
         let updated: u64 = rows.iter().map(|row| row.0.load(Relaxed)).sum();
-        assert_eq!(updated, done.iter().sum(), "an update was lost");
+        assert_eq!(updated, done.iter().sum::<u64>(), "an update was lost");
         done
     })
     .unwrap_or_else(|failure| panic!("{failure}"));
