@@ -42,6 +42,7 @@ impl Held {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + FRAME_BYTES * self.frames.len());
         bytes.extend_from_slice(&STORED_MAGIC);
         bytes.extend_from_slice(&[KIND, 0, 0, 0]);
+        // `check_large` lets a value have the frames that a record has room for: half a gibibyte at most.
         let len_bytes = u32::try_from(self.len_bytes).expect("no record has so many frames");
         bytes.extend_from_slice(&len_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.seed.to_le_bytes());

@@ -176,6 +176,7 @@ impl Rings {
         // This one works: what was refused before was for want of something that comes and goes.
         let refused = self.given_up.load(Relaxed);
         if refused > 0 && refused < MAX_GIVEN_UP {
+            // If somebody was refused just now, that counts.
             self.given_up.compare_exchange(refused, 0, Relaxed, Relaxed).ok();
         }
         let mut idle = self.idle.lock();

@@ -1,6 +1,7 @@
 //! Finding the value of a record, wherever it lies.
 //!
-//! Rank 6. Thread-safety: as for [`Store`].
+//! Rank 6. Invariant: whoever gets a reader has noted its extent while the record, or the checkpoint that is read beside a large commit,
+//! still kept it. Thread-safety: as for [`Store`].
 
 use super::ExtentReader;
 use crate::error::Result;
