@@ -296,6 +296,12 @@ impl<B: PageBytes> Node<B> {
             .is_some_and(|(at, len)| len == key.len() && self.bytes.equals(at, len, key))
     }
 
+    /// Whether the keys of a right neighbour begin where those of this node end.
+    pub fn meets<C: PageBytes>(&self, right: &Node<C>) -> bool {
+        let mut fence = Vec::new();
+        right.append_lower_fence(&mut fence) && self.is_upper_fence(&fence)
+    }
+
     /// Whether `key` lies above the lower fence.
     #[inline]
     pub fn is_above_lower(&self, key: &[u8]) -> bool {

@@ -113,8 +113,12 @@ fn walks_that_come_to_a_leaf_which_ends_too_early_are_told_of_damage() {
             tree.compact(&budget, &mut |_| ControlFlow::Continue(())).map(drop)
         },
     ];
-    for walk in walks {
+    // Also of leaves that a merge would have put together, damage and all.
+    for (walk, stays) in walks.iter().flat_map(|walk| [1, 3].map(|stays| (walk, stays))) {
         let tree = grown_with(LeafPolicy::Fixed(LeafLayout::Comparison));
+        for number in (0..2_000_u32).filter(|number| number % stays > 0) {
+            assert!(tree.remove(format!("key/{number:05}").as_bytes()).unwrap());
+        }
         let leaves = &pages(&tree)[0];
         let narrow = |page: &mut [u8]| {
             let mut right = vec![0; page.len()];
