@@ -2,9 +2,12 @@
 //!
 //! - [`LockCoupling`]: optimistic lock coupling with `hedgerow-sync`'s hybrid latches.
 //! - [`MasstreeStandIn`]: a stand-in for Masstree. It has of Masstree that the version of each node is looked at before and after the
-//!   node, and that of the parent again once the child's is known (section 4.6 there). It has no trie, no permutation and no
-//!   prefetching, and its keys have eight bytes, which Masstree needs one layer for.
-//! - [`HtmMasstreeStandIn`]: the same in one region an operation, as the paper's HTM-Masstree. Its versions are read and written there.
+//!   node, and that of the parent again once the child's is known (section 4.6 there). A writer locks its leaf before it looks for its
+//!   key, also if it comes to change nothing; readers go on meanwhile, and need not read again when a value was replaced. It has no
+//!   trie, no permutation (so an insert sends readers of its leaf back) and no prefetching, and its keys have eight bytes, which Masstree
+//!   needs one layer for.
+//! - [`HtmMasstreeStandIn`]: the same in one region an operation, as the paper's HTM-Masstree. Its versions are read and written there,
+//!   its locks are elided.
 //!
 //! Nodes that are full are split on the way down, and leaves are not merged.
 //!

@@ -73,6 +73,35 @@ fn threads_that_put_into_the_same_leaves_lose_nothing() {
 }
 
 #[test]
+fn a_reader_beside_writers_of_its_leaves_sees_values_of_its_keys() {
+    const KEYS: u64 = 100;
+    let tree = MasstreeStandIn::new(4_096).unwrap();
+    let seed = seed();
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let tree = &tree;
+            scope.spawn(move || {
+                let mut random = SplitMix64::new(seed ^ thread);
+                for number in 0..20_000 {
+                    let key = random.below(KEYS);
+                    match random.below(3) {
+                        0 => drop(tree.session().remove(key)),
+                        1 => drop(tree.session().insert(key, number * KEYS + key).unwrap()),
+                        _ => drop(tree.session().put(key, number * KEYS + key).unwrap()),
+                    }
+                }
+            });
+        }
+        let mut random = SplitMix64::new(seed ^ 77);
+        for _ in 0..40_000 {
+            let key = random.below(KEYS);
+            let found = tree.session().get(key);
+            assert!(found.is_none_or(|value| value % KEYS == key), "{key}: {found:?}");
+        }
+    });
+}
+
+#[test]
 fn a_put_of_the_stand_in_looks_at_versions_three_times_a_level() {
     let tree = MasstreeStandIn::new(16_384).unwrap();
     let mut session = tree.session();

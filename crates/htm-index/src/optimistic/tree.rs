@@ -241,23 +241,38 @@ impl<L: Default + Debug + Send + Sync + 'static> Tree<L> {
         if !access.still(parent_latch, parent_stamp)? {
             return Ok(Attempt::Again);
         }
+        let Some(held) = access.lock(&leaf.latch, stamp)? else { return Ok(Attempt::Again) };
         let count = (access.tx().load(&leaf.count)? as usize).min(FANOUT);
         let at = bound(access.tx(), &leaf.keys, count, |other| other < key)?;
         let is_there = at < count && access.tx().load(&leaf.keys[at])? == key;
         if let (Write::Insert(_), true) | (Write::Remove, false) = (write, is_there) {
             let value = if is_there { Some(access.tx().load(&leaf.values[at])?) } else { None };
-            let is_valid = access.still(&leaf.latch, stamp)?;
+            let is_valid = match held {
+                Some(held) => access.release_in_place(held).map(|()| true)?,
+                None => access.still(&leaf.latch, stamp)?,
+            };
             return Ok(if is_valid { Attempt::Done(value) } else { Attempt::Again });
         }
         if !is_there && count == FANOUT {
+            // It takes the parent first, and the leaf again.
+            held.map_or(Ok(()), |held| access.release_in_place(held))?;
             return self.split_leaf(access, parent, number, stamp);
         }
-        let Some(held) = access.upgrade(&leaf.latch, stamp)? else { return Ok(Attempt::Again) };
+        let held = match held {
+            Some(held) => Some(held),
+            None => access.upgrade(&leaf.latch, stamp)?,
+        };
+        let Some(held) = held else { return Ok(Attempt::Again) };
+        let before = if is_there { Some(access.tx().load(&leaf.values[at])?) } else { None };
+        if let (Write::Put(value), true) = (write, is_there) {
+            access.tx().store(&leaf.values[at], value)?;
+            access.release_in_place(held)?;
+            return Ok(Attempt::Done(before));
+        }
+        access.change(&held)?;
         let tx = access.tx();
-        let before = if is_there { Some(tx.load(&leaf.values[at])?) } else { None };
-        match (write, is_there) {
-            (Write::Put(value), true) => tx.store(&leaf.values[at], value)?,
-            (Write::Put(value) | Write::Insert(value), _) => {
+        match write {
+            Write::Put(value) | Write::Insert(value) => {
                 for at in (at..count).rev() {
                     let moved = tx.load(&leaf.keys[at])?;
                     tx.store(&leaf.keys[at + 1], moved)?;
@@ -268,7 +283,7 @@ impl<L: Default + Debug + Send + Sync + 'static> Tree<L> {
                 tx.store(&leaf.values[at], value)?;
                 tx.store(&leaf.count, count as u32 + 1)?;
             }
-            (Write::Remove, _) => {
+            Write::Remove => {
                 for at in at + 1..count {
                     let moved = tx.load(&leaf.keys[at])?;
                     tx.store(&leaf.keys[at - 1], moved)?;
@@ -278,7 +293,7 @@ impl<L: Default + Debug + Send + Sync + 'static> Tree<L> {
                 tx.store(&leaf.count, count as u32 - 1)?;
             }
         }
-        access.release(held)?;
+        access.release_changed(held)?;
         Ok(Attempt::Done(before))
     }
 
@@ -527,7 +542,7 @@ outside_of_regions!(
     MasstreeStandIn,
     MasstreeSession,
     VersionWord,
-    "A stand-in for Masstree: versions are looked at before and after each node."
+    "A stand-in for Masstree: versions are looked at before and after each node, and writers lock their leaf before they look into it."
 );
 
 /// A stand-in for HTM-Masstree: [`MasstreeStandIn`] in one region an operation.
