@@ -7,7 +7,7 @@ use hedgerow_bench::latches::figures::{self, Figure};
 use hedgerow_bench::tpcc::Scale;
 use hedgerow_bench::tpcc::engine::Place;
 use hedgerow_bench::tpcc::isolated::Isolation;
-use hedgerow_bench::tpcc::run::{Length, Setting};
+use hedgerow_bench::tpcc::run::{Count, Length, Setting};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -178,6 +178,15 @@ pub struct TpccArguments {
     /// Merge no leaves with their neighbours before they are written
     #[arg(long, requires = "store")]
     pub no_merges: bool,
+    /// Insert the initial data one by one, instead of in bulk
+    #[arg(long)]
+    pub insert: bool,
+    /// Count what the tables take after the load and at the end
+    #[arg(long)]
+    pub space: bool,
+    /// The same, each time after a compaction
+    #[arg(long, conflicts_with = "space")]
+    pub compacted_space: bool,
     /// Where random numbers begin
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -199,23 +208,28 @@ impl TpccArguments {
             is_without_log: self.no_log,
             is_without_merges: self.no_merges,
             fill_percent: None,
+            is_inserted: self.insert,
         }
     }
 
     /// What is to be run.
     pub fn setting(&self) -> Setting {
         let (seed, isolation) = (self.seed, self.isolation);
+        let space = match (self.space, self.compacted_space) {
+            (_, true) => Some(Count::Compacted),
+            (is_counted, false) => is_counted.then_some(Count::AsTheyAre),
+        };
         if self.smoke {
             let scale = Scale { warehouses: 2, share: 0.01 };
             let length = Length::Transactions(500);
-            return Setting { scale, threads: 2, length, isolation, seed };
+            return Setting { scale, threads: 2, length, isolation, seed, space };
         }
         let scale = Scale { warehouses: self.warehouses, share: self.scale };
         let length = match self.transactions {
             Some(transactions) => Length::Transactions(transactions),
             None => Length::Seconds(self.seconds),
         };
-        Setting { scale, threads: self.threads, length, isolation, seed }
+        Setting { scale, threads: self.threads, length, isolation, seed, space }
     }
 }
 

@@ -6,7 +6,8 @@ use super::records::{Loaded, Record};
 use super::store::{Load, Step, Tables};
 use super::tables::{Key, Table};
 use super::{Error, Scale, load};
-use hedgerow::{ContentionSplit, Cursor, Database, ErrorKind, Keyspace, Options};
+use hedgerow::{CompactBudget, ContentionSplit, Cursor, Database, ErrorKind, Keyspace, Options};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -32,6 +33,8 @@ pub struct Place {
     pub is_without_merges: bool,
     /// How full leaves are after the load, in percent; 90 without.
     pub fill_percent: Option<u8>,
+    /// Whether rows of the load are inserted one by one, and not loaded in bulk.
+    pub is_inserted: bool,
 }
 
 /// A store that is loaded.
@@ -49,7 +52,8 @@ pub struct Handles {
     pub(super) database: Database,
     pub(super) keyspaces: Vec<Keyspace>,
     cursors: Vec<Cursor>,
-    fill_percent: u8,
+    /// How full a bulk load leaves the leaves; `None`: rows are inserted.
+    fill_percent: Option<u8>,
 }
 
 impl From<hedgerow::Error> for Error {
@@ -96,7 +100,8 @@ impl Store {
         if is_new {
             let started = Instant::now();
             let mut handles = store.handles();
-            handles.fill_percent = place.fill_percent.unwrap_or(FILL_PERCENT);
+            let fill_percent = place.fill_percent.unwrap_or(FILL_PERCENT);
+            handles.fill_percent = (!place.is_inserted).then_some(fill_percent);
             load::load(&mut handles, scale, seed, is_over)?;
             let loaded = Loaded {
                 format: FORMAT,
@@ -117,7 +122,7 @@ impl Store {
             database: self.database.clone(),
             keyspaces: self.keyspaces.clone(),
             cursors,
-            fill_percent: FILL_PERCENT,
+            fill_percent: Some(FILL_PERCENT),
         }
     }
 
@@ -134,6 +139,28 @@ impl Store {
     /// Errors: `Store` if the database is closed.
     pub fn contention_splits(&self) -> Result<u64, Error> {
         Ok(self.database.stats()?.contention.splits)
+    }
+
+    /// Bytes of the pages of all tables.
+    ///
+    /// Errors: those of the engine.
+    pub fn tree_bytes(&self) -> Result<u64, Error> {
+        let mut bytes = 0;
+        for keyspace in &self.keyspaces {
+            let stats = keyspace.stats()?;
+            bytes += stats.pages() * stats.page_bytes as u64;
+        }
+        Ok(bytes)
+    }
+
+    /// Merges leaves of all tables with their neighbours, wherever a group fits into one fewer.
+    ///
+    /// Errors: those of the engine.
+    pub fn compact(&self) -> Result<(), Error> {
+        for keyspace in &self.keyspaces {
+            keyspace.compact(&CompactBudget::unlimited(), |_| ControlFlow::Continue(()))?;
+        }
+        Ok(())
     }
 
     /// Bytes of a page.
@@ -224,7 +251,15 @@ impl Load for Handles {
         table: Table,
         records: &mut dyn Iterator<Item = (Key, Vec<u8>)>,
     ) -> Result<(), Error> {
-        self.keyspaces[table as usize].bulk_load(records, self.fill_percent).map(drop)?;
+        let keyspace = &self.keyspaces[table as usize];
+        match self.fill_percent {
+            Some(percent) => keyspace.bulk_load(records, percent).map(drop)?,
+            None => {
+                for (key, row) in records {
+                    keyspace.put(key.as_ref(), &row)?;
+                }
+            }
+        }
         Ok(())
     }
 }

@@ -44,6 +44,28 @@ pub struct Setting {
     pub isolation: Isolation,
     /// Where random numbers begin.
     pub seed: u64,
+    /// Whether it is counted what the tables take, and when.
+    #[serde(default)]
+    pub space: Option<Count>,
+}
+
+/// When it is counted what the tables take: each time twice, after the load and at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Count {
+    /// As they are.
+    AsTheyAre,
+    /// After a compaction.
+    Compacted,
+}
+
+/// Bytes of the pages of all tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Space {
+    /// After the load.
+    pub loaded_bytes: u64,
+    /// At the end.
+    pub bytes: u64,
 }
 
 impl Setting {
@@ -96,6 +118,12 @@ pub struct Measured {
     pub per_second: f64,
     /// What came of each kind, in the order of [`Kind::ALL`].
     pub kinds: Vec<OfKind>,
+    /// Whether the rows of the load were inserted one by one.
+    #[serde(default)]
+    pub inserted: bool,
+    /// What the tables take, if it was counted.
+    #[serde(default)]
+    pub space: Option<Space>,
 }
 
 /// What came of a kind of transactions.
@@ -155,11 +183,22 @@ pub fn run(
 ) -> Result<Measured, Error> {
     setting.check()?;
     let store = Store::open(place, &setting.scale, setting.seed, is_interrupted)?;
+    let count = || -> Result<Option<u64>, Error> {
+        match setting.space {
+            None => return Ok(None),
+            Some(Count::AsTheyAre) => {}
+            Some(Count::Compacted) => store.compact()?,
+        }
+        store.tree_bytes().map(Some)
+    };
+    let loaded_bytes = count()?;
     let (seconds, tallies) = work(&store, setting, is_interrupted)?;
     conditions::check(&mut store.handles(), &setting.scale)?;
     if is_interrupted() {
         return Err(Error::Interrupted);
     }
+    let bytes = count()?;
+    let space = loaded_bytes.zip(bytes);
     let per_second = |count: u64| count as f64 / seconds.max(1e-9);
     let kinds = Kind::ALL.into_iter().zip(&tallies).map(|(kind, tally)| OfKind {
         kind,
@@ -183,6 +222,8 @@ pub fn run(
         transactions,
         per_second: per_second(transactions),
         kinds: kinds.collect(),
+        inserted: place.is_inserted,
+        space: space.map(|(loaded_bytes, bytes)| Space { loaded_bytes, bytes }),
     };
     store.close()?;
     Ok(measured)
@@ -313,6 +354,17 @@ pub fn table(all: &[Measured]) -> String {
                 of.rolled_back,
                 of.retries as f64 / count,
                 of.skipped,
+            );
+        }
+        if let Some(Space { loaded_bytes, bytes }) = one.space {
+            let new = one.kinds.iter().find(|of| of.kind == Kind::NewOrder);
+            let new = new.map_or(0, |of| of.transactions - of.rolled_back).max(1);
+            text += &format!(
+                "\nInitial data {}{}: {:.1} MiB a warehouse; new data {:.3} KiB a New-Order.\n",
+                if one.inserted { "inserted" } else { "loaded in bulk" },
+                if one.setting.space == Some(Count::Compacted) { ", compacted" } else { "" },
+                loaded_bytes as f64 / f64::from(warehouses) / 1_048_576.0,
+                bytes.saturating_sub(loaded_bytes) as f64 / new as f64 / 1_024.0,
             );
         }
     }
