@@ -48,7 +48,9 @@ fn draw_thread(phase: &Phase, present: usize, thread: usize) -> Accesses {
             let keys = part.filter(|at| at % 100 < percent).map(|at| at as u32).collect();
             Accesses { keys, sizes: Vec::new() }
         }
-        Operation::ScanAll {} | Operation::Settle {} => Accesses::default(),
+        Operation::ScanAll {} | Operation::Settle {} | Operation::Rest { .. } => {
+            Accesses::default()
+        }
         Operation::Get {}
         | Operation::GetMany { .. }
         | Operation::Overwrite {}

@@ -301,6 +301,18 @@ pub enum Operation {
     /// Brings the file up to date and gives back what space it can (checkpoint, compaction,
     /// vacuum); one operation. Ignores distribution, operations and threads.
     Settle {},
+    /// Asks for nothing for so long: what a store does by itself goes on. One operation. Ignores the rest, too.
+    Rest {
+        /// How long, in seconds.
+        seconds: u64,
+    },
+}
+
+impl Operation {
+    /// Whether it is what becomes of the store that counts, and not how fast it is.
+    pub fn is_upkeep(self) -> bool {
+        matches!(self, Operation::Settle {} | Operation::Rest { .. })
+    }
 }
 
 /// How the record of an access is chosen among those that have been loaded or inserted so far, `n`

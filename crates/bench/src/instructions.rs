@@ -85,8 +85,9 @@ impl Counts {
     ///
     /// Errors: `Unsupported` for phases of several threads; `Failed` if there are not as many counts as there should be.
     pub fn fill_in(&self, cell: &Cell, result: &mut CellResult) -> Result<(), CellError> {
-        let is_counted =
-            |operation| !matches!(operation, Operation::Settle {} | Operation::ScanAll {});
+        let is_counted = |operation: Operation| {
+            !operation.is_upkeep() && !matches!(operation, Operation::ScanAll {})
+        };
         let phases = cell.phases.iter().zip(&mut result.phases);
         let phases = phases.filter(|(phase, _)| is_counted(phase.operation));
         let counted = std::iter::once(&mut result.load).chain(phases.map(|(_, result)| result));

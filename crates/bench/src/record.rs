@@ -223,6 +223,7 @@ mod tests {
             Operation::Mixed { get_percent: 50 },
             Operation::FetchAdd {},
             Operation::Settle {},
+            Operation::Rest { seconds: 3 },
         ];
         let distributions = [
             Distribution::Uniform {},

@@ -4,7 +4,7 @@
 //! largest. Ratios are taken within each pair, so that a slow minute that hit both does not show.
 
 use crate::calls::{self, Call, Curve};
-use crate::cell::{CellResult, Durability, Operation, Phase, PhaseResult, Place};
+use crate::cell::{CellResult, Durability, Phase, PhaseResult, Place};
 use crate::experiments::Figure;
 use crate::memory_group::group_bytes;
 use crate::record::{Measurement, Outcome, Records};
@@ -164,7 +164,7 @@ fn table(group: &[&Measurement]) -> Table {
     let mut phases: Vec<&Phase> = Vec::new();
     for phase in group.iter().flat_map(|measurement| &measurement.cell.phases) {
         // One settling a second says nothing; what it leaves does.
-        let counts = first.figure == Figure::Space || phase.operation != (Operation::Settle {});
+        let counts = first.figure == Figure::Space || !phase.operation.is_upkeep();
         if counts && !phases.iter().any(|known| known.name == phase.name) {
             phases.push(phase);
         }

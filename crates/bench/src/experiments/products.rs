@@ -91,9 +91,11 @@ pub fn durable_commits(size: Size) -> Experiment {
 pub fn space(size: Size) -> Experiment {
     let mut case = case(size, 1_000_000, 512 << 20);
     let records = case.count;
+    let seconds = if size == Size::Full { 10 } else { 0 };
     case.phases = vec![
         settle("loaded, settled"),
         phase("overwrite", PUT, records).sequential(),
+        phase("ten seconds later", Operation::Rest { seconds }, 1),
         settle("overwritten, settled"),
         phase("delete half", Operation::Delete { percent: 50 }, 0),
         settle("half deleted, settled"),

@@ -55,6 +55,13 @@ impl Work<'_> {
                 result.operations = 1;
                 Ok(result)
             }
+            Operation::Rest { seconds } => {
+                meters.start(engine);
+                std::thread::sleep(Duration::from_secs(seconds));
+                let mut result = meters.stop(engine)?;
+                result.operations = 1;
+                Ok(result)
+            }
             Operation::ScanAll {} => {
                 meters.start(engine);
                 let done = scan_all(engine)?;
@@ -256,7 +263,7 @@ impl Work<'_> {
                     session.put(key, values.of(at, generation))
                 })?;
             }
-            Operation::ScanAll {} | Operation::Settle {} => {}
+            Operation::ScanAll {} | Operation::Settle {} | Operation::Rest { .. } => {}
         }
         // One record is one operation, also where a call has several; what goes on for some time counts itself.
         if matches!(until, Until::Done) {

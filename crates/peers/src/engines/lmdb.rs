@@ -50,10 +50,11 @@ pub struct Access<'a, const OPERATIONS: usize> {
 
 /// Whether the cache decides how fast a phase is.
 fn reads(phase: &Phase) -> bool {
-    use Operation::{Delete, InsertLast, Overwrite, Settle};
+    use Operation::{Delete, InsertLast, Overwrite};
     let in_order = phase.distribution == Distribution::Sequential {};
     match phase.operation {
-        Settle {} | Delete { .. } | InsertLast {} => false,
+        Delete { .. } | InsertLast {} => false,
+        upkeep if upkeep.is_upkeep() => false,
         Overwrite {} => !in_order,
         _ => true,
     }
