@@ -6,7 +6,7 @@ use super::fields::{count, level, lower_fence, set_u32, u32_at, upper_fence};
 use super::layout::{UPPER_CHILD, is_inner, rest_len, slot, slot_bytes, slots, space_needed};
 use super::rung;
 use super::suffix::Suffix;
-use super::write::NodeMut;
+use super::write::{NodeMut, hand_run_on};
 use crate::page::header::{NEWEST_LSN, PageKind};
 use std::ops::Range;
 
@@ -109,12 +109,14 @@ impl NodeMut<'_> {
         upper.reserve_heads(count - upper_start);
         upper.append_from(&old, upper_start..count);
         upper.refresh_hints(0, 0);
+        hand_run_on(&old, upper.page, upper_start);
 
         let mut lower = NodeMut::format(self.page, kind, level(&old), lower_fence(&old), separator);
         lower.page[NEWEST_LSN..NEWEST_LSN + 8].copy_from_slice(&old[NEWEST_LSN..NEWEST_LSN + 8]);
         lower.reserve_heads(index);
         lower.append_from(&old, 0..index);
         lower.refresh_hints(0, 0);
+        hand_run_on(&old, lower.page, 0);
 
         if inner {
             set_u32(upper.page, UPPER_CHILD, u32_at(&old, UPPER_CHILD));

@@ -357,6 +357,16 @@ pub(super) fn note_insertion(page: &mut [u8], index: usize, old_count: usize) {
     set_u16(page, RUN, usize::from(run as u16));
 }
 
+/// Hands the run of insertions on to a half of a node that was split, if it has the record of the last one: what goes on in one
+/// direction is still seen to, however the cut came out. The half has the records from `start` on.
+pub(super) fn hand_run_on(old: &[u8], half: &mut [u8], start: usize) {
+    let place = u16_at(old, LAST_INSERT).checked_sub(start);
+    if let Some(place) = place.filter(|place| *place < count(half)) {
+        set_u16(half, LAST_INSERT, place);
+        set_u16(half, RUN, u16_at(old, RUN));
+    }
+}
+
 /// How steadily insertions go up or down, after one more of them.
 pub(super) fn run_behind(run: i16, last: usize, index: usize, near: usize) -> i16 {
     // Several threads that append to one place come slightly out of order: a key that skips some

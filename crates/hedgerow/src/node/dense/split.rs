@@ -106,10 +106,11 @@ impl<V: DenseLayout> DenseMut<'_, V> {
     /// The split before the first slot, for a key below it.
     fn below(&self, key: &[u8], value_len: usize, is_ours: bool) -> Option<DenseSplit> {
         let shape = shape(self.page);
+        // Before the number 0 is the stem. The left leaf's range goes up to the first slot, so that it is good for more keys.
         let before = base(self.page).checked_sub(1).map(|number| shape.key(number));
-        // Of another shape the key may be above the number before the first slot's.
-        let separator = before.filter(|before| before.as_slice() >= key);
-        let separator = separator.unwrap_or_else(|| key.to_vec());
+        let before = before.unwrap_or_else(|| shape.stem().to_vec());
+        // Of another shape the key may be above what is before the first slot.
+        let separator = if before.as_slice() >= key { before } else { key.to_vec() };
         // The slots stay where they are, so that there must be room for the fence.
         if separator.len() > shape.key_len().max(u16_at(self.page, LOWER_LEN)) {
             return None;

@@ -5,6 +5,7 @@ use super::super::cut::{Cut, Divisible, Incoming};
 use super::super::cut::{Split, SplitHint};
 use super::super::fields::{count, lower_fence, prefix, upper_fence};
 use super::super::suffix::Suffix;
+use super::super::write::hand_run_on;
 use super::layout::{Measure, is_wide, slot_width, slots, suffix};
 use super::write::FingerprintLeafMut;
 use crate::page::header::NEWEST_LSN;
@@ -114,7 +115,9 @@ impl FingerprintLeafMut<'_> {
         self.page[NEWEST_LSN..NEWEST_LSN + 8].copy_from_slice(&source[NEWEST_LSN..NEWEST_LSN + 8]);
         let longer = prefix(self.page).len().saturating_sub(prefix(source).len());
         self.reserve(Measure::of(source, range.clone(), longer, 0));
+        let start = range.start;
         self.append_from(source, range);
+        hand_run_on(source, self.page, start);
         self.set_sorted();
     }
 }

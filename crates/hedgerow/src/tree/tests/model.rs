@@ -224,6 +224,59 @@ fn ascending_and_descending_loads_fill_their_pages() {
 }
 
 #[test]
+fn sequential_loads_of_values_of_many_lengths_fill_their_pages() {
+    // A dozen records fill a leaf, three, or forty. The keys are those of stock in TPC-C.
+    let mut random = SplitMix64::new(7);
+    for (shortest, longest) in [(282, 306), (290, 330), (500, 720), (900, 1_000), (60, 90)] {
+        for descending in [false, true] {
+            let pool = Arc::new(MemoryPool::new(4096, 1 << 13));
+            let tree = Tree::create(pool, TreeId(1)).unwrap();
+            let count = 10_000_u32;
+            for i in 0..count {
+                let item = if descending { count - i } else { i };
+                let key = [1_u32.to_be_bytes(), item.to_be_bytes()].concat();
+                let len = shortest + random.below(longest as u64 - shortest as u64) as usize;
+                tree.put(&key, &vec![7; len]).unwrap();
+            }
+            let stats = tree.stats().unwrap();
+            let fill = stats.leaf_fill();
+            println!("{shortest} to {longest}, {descending}: {fill}");
+            assert!(fill > 0.75, "{shortest} to {longest}, {descending}: {stats:?}");
+            assert_clean(&tree);
+        }
+    }
+}
+
+#[test]
+fn appends_to_many_parts_of_a_tree_fill_their_pages() {
+    // Orders of ten districts in TPC-C: first those of one district after the other, then one here and one there.
+    let mut random = SplitMix64::new(7);
+    for value_bytes in [0, 19, 54, 300] {
+        let pool = Arc::new(MemoryPool::new(4096, 1 << 13));
+        let tree = Tree::create(pool, TreeId(1)).unwrap();
+        let put = |district: u8, order: u32| {
+            let key = [&1_u32.to_be_bytes()[..], &[district], &order.to_be_bytes()].concat();
+            tree.put(&key, &vec![7; value_bytes]).unwrap();
+        };
+        let mut next = [0_u32; 10];
+        for district in 0..10 {
+            (0..3_000).for_each(|order| put(district, order));
+            next[usize::from(district)] = 3_000;
+        }
+        for _ in 0..10_000 {
+            let district = random.below(10) as usize;
+            put(district as u8, next[district]);
+            next[district] += 1;
+        }
+        let stats = tree.stats().unwrap();
+        let leaves = stats.levels[0].pages;
+        println!("{value_bytes}: {} of {leaves} leaves", stats.leaf_fill());
+        assert!(stats.leaf_fill() > 0.75, "{value_bytes}: {stats:?}");
+        assert_clean(&tree);
+    }
+}
+
+#[test]
 fn sequential_loads_of_keys_with_long_prefixes_fill_their_pages() {
     // As in a listing of URLs: each leaf's keys share much, the leaf's range at first nothing.
     let mut keys: Vec<_> = (0..200_u32)
