@@ -54,6 +54,15 @@ pub(super) fn sequential_run(count: usize) -> usize {
     }
 }
 
+/// Of fewer keys any two are near to each other.
+const FEW_KEYS: usize = 8;
+
+/// How many places of so many keys are next to each other: threads that append to one place, and times with something random behind them,
+/// come slightly out of order.
+pub(super) fn near(count: usize) -> usize {
+    if count < FEW_KEYS { 1 } else { (1 + count / 32).max(2) }
+}
+
 /// A record that is to come into a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming {
@@ -307,7 +316,8 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
     /// Ascending keys that go to the node's end leave it whole and begin a new one. Where others
     /// follow (those of the next partition, with composite keys) these are cut off instead, and
     /// make space for more of the same; but a few of them are taken along. Descending keys the
-    /// other way.
+    /// other way. They are not cut off while they are more than three fourths, nor if the key that comes is somewhere else than the
+    /// last ones: where keys come in order between keys that are there, each cut would leave a few of them behind.
     fn sequential(&self, index: usize, key: &[u8], value_len: usize) -> Option<Split> {
         let run = self.node.run();
         if usize::from(run.unsigned_abs()) < sequential_run(self.count) {
@@ -315,6 +325,10 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
         }
         let ascending = run > 0;
         let others = if ascending { self.count - index } else { index };
+        let last = u16_at(self.page, super::fields::LAST_INSERT);
+        if last.abs_diff(index) > near(self.count) || 4 * others > 3 * self.count {
+            return None;
+        }
         let goes_right = ascending == (8 * others < self.count.max(1));
         if self.inner {
             // The separator next to the one that comes moves up.

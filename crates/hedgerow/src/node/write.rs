@@ -6,6 +6,7 @@
 //! equation of [`super::layout`] holds, heads and hints agree with the keys, and `heap_live` is the sum
 //! of the records. Removed records stay on the heap until an insertion needs their space.
 
+use super::cut::near;
 use super::fields::{
     COUNT, HEADS, HEADS_CAPACITY, HEAP_START, LAST_INSERT, LOWER_INFINITE, LOWER_LEN, NODE_FLAGS,
     PREFIX_LEN, RUN, UPPER_INFINITE, UPPER_LEN, common_prefix, count, fences_start, heap_start,
@@ -350,9 +351,8 @@ pub(super) fn write_fences(page: &mut [u8], [lower, upper]: [Option<&[u8]>; 2]) 
 pub(super) fn note_insertion(page: &mut [u8], index: usize, old_count: usize) {
     let last = u16_at(page, LAST_INSERT);
     let run = u16_at(page, RUN) as u16 as i16;
-    let near = 1 + old_count / 32;
     // The first one has no neighbour.
-    let run = if old_count == 0 { 0 } else { run_behind(run, last, index, near) };
+    let run = if old_count == 0 { 0 } else { run_behind(run, last, index, near(old_count)) };
     set_u16(page, LAST_INSERT, index);
     set_u16(page, RUN, usize::from(run as u16));
 }
@@ -369,8 +369,7 @@ pub(super) fn hand_run_on(old: &[u8], half: &mut [u8], start: usize) {
 
 /// How steadily insertions go up or down, after one more of them.
 pub(super) fn run_behind(run: i16, last: usize, index: usize, near: usize) -> i16 {
-    // Several threads that append to one place come slightly out of order: a key that skips some
-    // places counts for as many, so that the late ones do not cancel it.
+    // A key that skips some places counts for as many, so that the late ones do not cancel it.
     let run = if index > last && index - last <= near {
         run.saturating_add((index - last) as i16)
     } else if index <= last && last - index < near {

@@ -7,8 +7,8 @@
 //! there could be a leaf for each record. Within the slots a semi-dense leaf without space is cut
 //! near the middle, at a multiple of what such a leaf holds if there is one (see `criterion`).
 //!
-//! Separators are whole keys of the leaf's shape: they name the numbers where slots begin. Same
-//! conditions as [`super::write`].
+//! Separators are whole keys of the leaf's shape, which name the numbers where slots begin, or its stem, before the number 0.
+//! Same conditions as [`super::write`].
 
 use super::criterion::{Growth, growth_of, nearest_multiple};
 use super::fields::{base, capacity, fences, shape};

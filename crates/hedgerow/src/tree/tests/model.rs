@@ -276,6 +276,55 @@ fn appends_to_many_parts_of_a_tree_fill_their_pages() {
     }
 }
 
+/// How full the leaves are when such keys have been inserted in this order, with values of so many bytes.
+fn fill_after(keys: impl Iterator<Item = Vec<u8>>, value_bytes: usize) -> f64 {
+    let pool = Arc::new(MemoryPool::new(4096, 1 << 13));
+    let tree = Tree::create(pool, TreeId(1)).unwrap();
+    for key in keys {
+        tree.put(&key, &vec![7; value_bytes]).unwrap();
+    }
+    assert_clean(&tree);
+    tree.stats().unwrap().leaf_fill()
+}
+
+#[test]
+#[cfg_attr(
+    any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads"),
+    ignore = "of leaves of other layouts"
+)]
+fn keys_that_come_in_order_between_others_fill_their_pages() {
+    // They look like a sequence, and a cut at each of them would leave a few records behind.
+    const COUNT: u64 = 20_000;
+    for (step, value_bytes, least) in
+        [(2, 19, 0.9), (2, 100, 0.85), (2, 400, 0.85), (10, 8, 0.75), (10, 100, 0.8)]
+    {
+        let between = (0..COUNT).filter(|number| number % step > 0);
+        let keys = (0..COUNT).step_by(step as usize).chain(between);
+        let fill = fill_after(keys.map(|number| number.to_be_bytes().to_vec()), value_bytes);
+        assert!(fill > least, "each {step}th, then the rest, {value_bytes} bytes: {fill}");
+    }
+}
+
+#[test]
+#[cfg_attr(
+    any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads"),
+    ignore = "of leaves of other layouts"
+)]
+fn times_with_something_random_behind_them_fill_their_pages() {
+    // UUIDs of version 7, two a millisecond on average: those of one millisecond come in any order.
+    for (value_bytes, least) in [(0, 0.85), (19, 0.85), (100, 0.7)] {
+        let mut random = SplitMix64::new(7);
+        let mut milliseconds = 1_700_000_000_000_u64;
+        let keys = (0..20_000).map(|_| {
+            milliseconds += random.below(2);
+            let (high, low) = (random.next_u64().to_be_bytes(), random.next_u64().to_be_bytes());
+            [&milliseconds.to_be_bytes()[2..], &high, &low[..2]].concat()
+        });
+        let fill = fill_after(keys, value_bytes);
+        assert!(fill > least, "{value_bytes} bytes: {fill}");
+    }
+}
+
 #[test]
 fn sequential_loads_of_keys_with_long_prefixes_fill_their_pages() {
     // As in a listing of URLs: each leaf's keys share much, the leaf's range at first nothing.
