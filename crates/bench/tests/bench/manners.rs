@@ -47,7 +47,7 @@ fn run_with(
     plan.peers = vec![bad_peers(directory.path())];
     plan.competitors = competitors.iter().map(|name| (*name).to_owned()).collect();
     plan.pairs = 1;
-    plan.seconds_limit = Some(if competitors.contains(&"hang") { 2 } else { 60 });
+    plan.seconds_limit = Some(if competitors.contains(&"hang") { 6 } else { 60 });
     let mut sink = Sink::new(Some(&record)).unwrap();
     let tally = run::run(&plan, &mut sink, |_| {}).unwrap();
     let records = record::read(&[record]).unwrap().measurements;
@@ -68,7 +68,7 @@ fn a_competitor_that_hangs_is_killed_with_its_children_and_reported() {
     let (tally, outcomes, _, directory) = run_with(&["hang", "hedgerow"]);
     assert!(started.elapsed() < Duration::from_secs(60));
     assert_eq!((tally.measured, tally.failed), (1, 1), "the other one goes on");
-    assert_eq!(outcomes[0], Outcome::Missing(CellError::TimedOut(2)));
+    assert_eq!(outcomes[0], Outcome::Missing(CellError::TimedOut(6)));
     let child = std::fs::read_to_string(directory.path().join("child")).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
     while is_running(child.trim()) && Instant::now() < deadline {
