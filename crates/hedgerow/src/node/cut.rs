@@ -318,18 +318,27 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
     /// make space for more of the same; but a few of them are taken along. Descending keys the
     /// other way. They are not cut off while they are more than three fourths, nor if the key that comes is somewhere else than the
     /// last ones: where keys come in order between keys that are there, each cut would leave a few of them behind.
+    ///
+    /// At the end of the order a quarter of such a run is enough, and a key in the last quarter of the leaf: times with something
+    /// random behind them come out of order by more than a run survives.
     fn sequential(&self, index: usize, key: &[u8], value_len: usize) -> Option<Split> {
         let run = self.node.run();
-        if usize::from(run.unsigned_abs()) < sequential_run(self.count) {
+        let is_last = !self.inner
+            && 4 * usize::try_from(run).unwrap_or(0) >= sequential_run(self.count)
+            && 4 * (self.count - index) <= self.count
+            && self.is_last();
+        if !is_last && usize::from(run.unsigned_abs()) < sequential_run(self.count) {
             return None;
         }
         let ascending = run > 0;
         let others = if ascending { self.count - index } else { index };
         let last = u16_at(self.page, super::fields::LAST_INSERT);
-        if last.abs_diff(index) > near(self.count) || 4 * others > 3 * self.count {
+        let is_apart = last.abs_diff(index) > near(self.count) || 4 * others > 3 * self.count;
+        if !is_last && is_apart {
             return None;
         }
-        let goes_right = ascending == (8 * others < self.count.max(1));
+        let takes_along = is_last || 8 * others < self.count.max(1);
+        let goes_right = ascending == takes_along;
         if self.inner {
             // The separator next to the one that comes moves up.
             return self.cut_at(if goes_right { index.checked_sub(1)? } else { index });
@@ -357,6 +366,14 @@ impl<'p, N: Divisible<'p>> Cut<'p, N> {
         }
         // The new fence is what does not fit: leave one record less behind.
         self.cut_at(if goes_right { index - 1 } else { index + 1 })
+    }
+
+    /// Whether nothing in the tree comes behind this node, or nothing with its prefix, as far as the fence tells: one that was put ahead
+    /// of the keys to follow is the prefix and the largest byte (`tree/split.rs`).
+    fn is_last(&self) -> bool {
+        upper_fence(self.page).is_none_or(|fence| {
+            fence.strip_prefix(self.prefix).is_some_and(|rest| rest == [u8::MAX])
+        })
     }
 
     /// The cut at `index`, if it leaves something on both sides and both fit.

@@ -358,10 +358,12 @@ pub(super) fn note_insertion(page: &mut [u8], index: usize, old_count: usize) {
 }
 
 /// Hands the run of insertions on to a half of a node that was split, if it has the record of the last one: what goes on in one
-/// direction is still seen to, however the cut came out. The half has the records from `start` on.
+/// direction is still seen to, however the cut came out. The half has the records from `start` on. What was left whole
+/// gets nothing, because the run goes on beside it: else whatever comes near its end later would be cut off by itself.
 pub(super) fn hand_run_on(old: &[u8], half: &mut [u8], start: usize) {
     let place = u16_at(old, LAST_INSERT).checked_sub(start);
-    if let Some(place) = place.filter(|place| *place < count(half)) {
+    let is_whole = 8 * count(half) > 7 * count(old);
+    if let Some(place) = place.filter(|place| *place < count(half) && !is_whole) {
         set_u16(half, LAST_INSERT, place);
         set_u16(half, RUN, u16_at(old, RUN));
     }

@@ -295,14 +295,48 @@ fn fill_after(keys: impl Iterator<Item = Vec<u8>>, value_bytes: usize) -> f64 {
 fn keys_that_come_in_order_between_others_fill_their_pages() {
     // They look like a sequence, and a cut at each of them would leave a few records behind.
     const COUNT: u64 = 20_000;
-    for (step, value_bytes, least) in
-        [(2, 19, 0.9), (2, 100, 0.85), (2, 400, 0.85), (10, 8, 0.75), (10, 100, 0.8)]
-    {
+    for (step, value_bytes, least) in [
+        (2, 19, 0.7),
+        (2, 100, 0.85),
+        (2, 400, 0.85),
+        (10, 8, 0.7),
+        (10, 100, 0.8),
+        (100, 300, 0.85),
+    ] {
         let between = (0..COUNT).filter(|number| number % step > 0);
         let keys = (0..COUNT).step_by(step as usize).chain(between);
         let fill = fill_after(keys.map(|number| number.to_be_bytes().to_vec()), value_bytes);
         assert!(fill > least, "each {step}th, then the rest, {value_bytes} bytes: {fill}");
     }
+}
+
+/// Leaves that one run has left whole took what came near their ends later for more of it: a leaf for each one or two keys.
+#[test]
+#[cfg_attr(
+    any(hedgerow_rung = "baseline", hedgerow_rung = "prefix", hedgerow_rung = "heads"),
+    ignore = "of leaves of other layouts"
+)]
+fn keys_that_come_the_other_way_between_others_fill_their_pages() {
+    const COUNT: u64 = 20_000;
+    let bytes = |number: u64| number.to_be_bytes().to_vec();
+    let text = |number: u64| format!("key/{number:08}").into_bytes();
+    for (step, value_bytes, least) in [(2, 19, 0.58), (2, 100, 0.68), (10, 100, 0.7)] {
+        let between = (0..COUNT).filter(|number| number % step > 0);
+        let keys = (0..COUNT).step_by(step as usize).chain(between.rev());
+        let fills = [
+            fill_after(keys.clone().map(bytes), value_bytes),
+            fill_after(keys.clone().map(|number| bytes(COUNT - number)), value_bytes),
+            fill_after(keys.map(text), value_bytes),
+        ];
+        println!("each {step}th, the rest backwards, {value_bytes} bytes: {fills:?}");
+        assert!(fills.iter().all(|fill| *fill > least), "{step}, {value_bytes} bytes: {fills:?}");
+    }
+    // Few keys between two neighbours, far apart.
+    let sparse = (0..2_000_u64).map(|number| number << 20);
+    let between = sparse.clone().flat_map(|at| (1..16).rev().map(move |n| at + (n << 16) + 0x8001));
+    let fill = fill_after(sparse.chain(between).map(bytes), 100);
+    println!("fifteen between each two: {fill}");
+    assert!(fill > 0.7, "{fill}");
 }
 
 #[test]
@@ -312,7 +346,7 @@ fn keys_that_come_in_order_between_others_fill_their_pages() {
 )]
 fn times_with_something_random_behind_them_fill_their_pages() {
     // UUIDs of version 7, two a millisecond on average: those of one millisecond come in any order.
-    for (value_bytes, least) in [(0, 0.85), (19, 0.85), (100, 0.7)] {
+    for (value_bytes, least) in [(0, 0.88), (19, 0.85), (100, 0.8), (300, 0.75), (700, 0.65)] {
         let mut random = SplitMix64::new(7);
         let mut milliseconds = 1_700_000_000_000_u64;
         let keys = (0..20_000).map(|_| {
@@ -321,6 +355,7 @@ fn times_with_something_random_behind_them_fill_their_pages() {
             [&milliseconds.to_be_bytes()[2..], &high, &low[..2]].concat()
         });
         let fill = fill_after(keys, value_bytes);
+        println!("{value_bytes} bytes: {fill}");
         assert!(fill > least, "{value_bytes} bytes: {fill}");
     }
 }
