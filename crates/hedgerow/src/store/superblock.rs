@@ -150,7 +150,6 @@ pub struct Chosen {
     /// checkpoint: its other block is torn, damaged or older.
     pub repair: Vec<u64>,
     /// Offsets of damaged blocks, for a report; each is in `repair` or is overwritten next.
-    #[cfg(hedgerow_internals)]
     pub damaged: Vec<u64>,
 }
 
@@ -474,14 +473,7 @@ pub fn choose(blocks: [Option<&SuperblockBytes>; 4]) -> Result<Chosen> {
     let repair =
         places.into_iter().filter(|&place| !is_copy(place)).map(|p| POSITIONS[p]).collect();
     let read_only = superblock.read_only_compat & !READ_ONLY_COMPAT_FEATURES != 0;
-    Ok(Chosen {
-        superblock: *superblock,
-        pair,
-        read_only,
-        repair,
-        #[cfg(hedgerow_internals)]
-        damaged,
-    })
+    Ok(Chosen { superblock: *superblock, pair, read_only, repair, damaged })
 }
 
 fn checksum_of(block: &SuperblockBytes) -> u64 {

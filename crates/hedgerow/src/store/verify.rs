@@ -11,7 +11,7 @@
 //!    page that is in use is reached from a root exactly once, header + used + free + quarantined = file;
 //! 6. long keys, whose order the trees alone do not show.
 //!
-//! Then what only memory has: each page in the store's own pool (its name and its content), the figures of the
+//! Then the four blocks of the superblocks, as the file has them now, and what only memory has: each page in the store's own pool (its name and its content), the figures of the
 //! allocator against its bitmaps, and, if nothing was changed meanwhile, whether it holds just what the checkpoint
 //! refers to.
 //!
@@ -24,6 +24,7 @@
 
 use super::Shared;
 use super::backup::{Progress, cancelled};
+use super::open::read_superblocks;
 use super::pin::Pin;
 use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::node;
@@ -240,7 +241,9 @@ impl Shared {
     /// See the head of the file.
     pub(super) fn verify(&self, progress: Progress<'_>) -> Result<VerifyReport> {
         if self.slots.is_none() || self.read_only {
-            return self.verify_at_rest(progress);
+            let mut report = self.verify_at_rest(progress)?;
+            self.verify_superblocks(&mut report)?;
+            return Ok(report);
         }
         let pin = self.pin()?;
         let verified = self.verify_pinned(&pin, progress);
@@ -264,7 +267,32 @@ impl Shared {
         self.verify_resident(&mut report);
         let sound = pin.slots().state().zones.verify();
         sound.or_else(|error| report.take(error, None))?;
+        self.verify_superblocks(&mut report)?;
         Ok(report)
+    }
+
+    /// Opening needs one sound block, so a damaged one beside it is noticed here or never.
+    fn verify_superblocks(&self, report: &mut VerifyReport) -> Result<()> {
+        let Some(slots) = &self.slots else { return Ok(()) };
+        // `progress` may have forked.
+        self.check_process()?;
+        // No checkpoint is writing one of them.
+        let _newest = self.checkpointing.lock();
+        match read_superblocks(&**slots.file()) {
+            Ok(chosen) => {
+                for offset in chosen.damaged {
+                    let what = "this copy of the superblock is damaged; the other one is sound, and an opening for \
+                                writing or a checkpoint writes this one again";
+                    report.add(None, Some(offset), what);
+                }
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Io) => Err(error),
+            Err(error) => {
+                report.add(None, Some(0), error.to_string());
+                Ok(())
+            }
+        }
     }
 
     /// Whether the allocator holds as much as the checkpoint refers to, unless somebody has changed anything since.
