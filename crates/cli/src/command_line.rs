@@ -5,8 +5,8 @@
 
 use crate::args::Common;
 use crate::commands::{
-    backup, compact, count, del, dump, get, hot, load, pages, put, rename, repair, restore, scan,
-    stat, torture, tour, verify,
+    backup, compact, count, del, drop, dump, get, hot, keyspaces, load, pages, put, rename, repair,
+    restore, scan, stat, torture, tour, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -20,7 +20,7 @@ Exit codes:
   5 the store is open elsewhere   6 the store or dump is of another format version
   7 torture found a fault   8 the seed is from another version of torture   130 interrupted
 
-load, put, del, rename, compact and hot write to the store. tour and torture write to stores of their own.
+load, put, del, drop, rename, compact and hot write to the store. tour and torture write to stores of their own.
 All other commands open the store read-only. If it was not closed, backup opens it for writing
 to replay its log. backup, restore and repair make a new file and never replace one.";
 
@@ -40,40 +40,123 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run every kind of operation on a million records and check every answer
+    #[command(after_help = "Example:\n  hedgerow tour --store birds.hrow")]
     Tour(tour::TourArgs),
     /// Load records from a text file or a dump; create the store if it does not exist
+    #[command(after_help = "\
+Exit code 4 for a dump that is cut short or damaged, 6 for one of another version.
+
+Examples:
+  hedgerow load birds.hrow birds.txt
+  hedgerow dump birds.hrow | hedgerow load copy.hrow -")]
     Load(load::LoadArgs),
     /// Print the value of a key
+    #[command(after_help = "\
+Exit code 3 if the key is not there.
+
+Example:
+  hedgerow get birds.hrow wren")]
     Get(get::GetArgs),
     /// Write one record; create the store if it does not exist
+    #[command(after_help = "\
+Examples:
+  hedgerow put birds.hrow wren 'Troglodytes troglodytes'
+  hedgerow put birds.hrow song --file wren.ogg")]
     Put(put::PutArgs),
     /// Delete a key
+    #[command(after_help = "\
+Exit code 3 if the key is not there.
+
+Example:
+  hedgerow del birds.hrow wren")]
     Del(del::DelArgs),
+    /// List the names of the keyspaces
+    #[command(after_help = "Example:\n  hedgerow keyspaces birds.hrow")]
+    Keyspaces(keyspaces::KeyspacesArgs),
+    /// Remove a keyspace and all its records
+    #[command(after_help = "\
+Exit code 1 if there is no such keyspace.
+
+Example:
+  hedgerow drop birds.hrow finches")]
+    Drop(drop::DropArgs),
     /// Print records in key order
+    #[command(after_help = "\
+Examples:
+  hedgerow scan birds.hrow --prefix r
+  hedgerow scan birds.hrow --from d --to s --reverse --limit 10")]
     Scan(scan::ScanArgs),
     /// Count records
+    #[command(after_help = "Example:\n  hedgerow count birds.hrow --prefix r")]
     Count(count::CountArgs),
     /// Show the tree, fill, space and memory of a store
+    #[command(after_help = "\
+Exit code 4 if a page is damaged.
+
+Example:
+  hedgerow stat birds.hrow --format json")]
     Stat(stat::StatArgs),
     /// Update records from several threads, and list the leaves that they contend for
+    #[command(after_help = "\
+Each record keeps its value.
+
+Example:
+  hedgerow hot birds.hrow --keys keys.txt --threads 4")]
     Hot(hot::HotArgs),
     /// Write keyspaces as text that `load` reads
+    #[command(after_help = "\
+Examples:
+  hedgerow dump birds.hrow --out birds.dump
+  hedgerow dump birds.hrow finches owls")]
     Dump(dump::DumpArgs),
     /// Draw pages byte by byte, or the tree as an SVG picture
+    #[command(after_help = "\
+Exit code 4 if what is drawn is damaged.
+
+Examples:
+  hedgerow pages birds.hrow --page 12
+  hedgerow pages birds.hrow --svg birds.svg")]
     Pages(pages::PagesArgs),
     /// Read a whole store and report damage
+    #[command(after_help = "\
+Exit code 4 if something is damaged.
+
+Example:
+  hedgerow verify birds.hrow")]
     Verify(verify::VerifyArgs),
     /// Merge leaves that fit into fewer pages, and shorten the file
+    #[command(after_help = "Example:\n  hedgerow compact birds.hrow")]
     Compact(compact::CompactArgs),
     /// Give a keyspace another name, or exchange two names
+    #[command(after_help = "\
+Example, by which a keyspace that was loaded beside another one takes its place:
+  hedgerow load birds.hrow new.txt --keyspace new
+  hedgerow rename birds.hrow new birds --swap
+  hedgerow drop birds.hrow new")]
     Rename(rename::RenameArgs),
     /// Copy a store to a new file, without the free space in it
+    #[command(after_help = "Example:\n  hedgerow backup birds.hrow birds.backup")]
     Backup(backup::BackupArgs),
     /// Check a backup and make a store from it
+    #[command(after_help = "\
+Exit code 4 if the backup is damaged.
+
+Example:
+  hedgerow restore birds.backup birds.hrow")]
     Restore(restore::RestoreArgs),
     /// Copy what is intact in a damaged store to a new one, and name the lost keys
+    #[command(after_help = "\
+Exit code 4 if something was lost.
+
+Example:
+  hedgerow repair birds.hrow mended.hrow")]
     Repair(repair::RepairArgs),
     /// Test this machine and its disk: kills, a full disk, ignored fsyncs
+    #[command(after_help = "\
+Exit code 7 if a fault was found.
+
+Example:
+  hedgerow torture sync /var/lib")]
     Torture(torture::TortureArgs),
 }
 
@@ -84,6 +167,8 @@ impl Command {
             Command::Verify(_) => "verify",
             Command::Compact(_) => "compact",
             Command::Rename(_) => "rename",
+            Command::Keyspaces(_) => "keyspaces",
+            Command::Drop(_) => "drop",
             Command::Backup(_) => "backup",
             Command::Restore(_) => "restore",
             Command::Repair(_) => "repair",

@@ -14,6 +14,7 @@ mod dump;
 mod full_disk;
 mod get;
 mod hot;
+mod keyspaces;
 mod leftovers;
 mod load;
 mod manners;

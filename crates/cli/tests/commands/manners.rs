@@ -7,11 +7,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
 
-const READERS: [&[&str]; 7] = [
+const READERS: [&[&str]; 8] = [
     &["dump", "STORE"],
     &["get", "STORE", "k"],
     &["scan", "STORE"],
     &["count", "STORE"],
+    &["keyspaces", "STORE"],
     &["stat", "STORE"],
     &["pages", "STORE"],
     &["verify", "STORE"],
@@ -60,11 +61,31 @@ fn help_and_version_are_data() {
         assert!(help.text().contains(word), "{word}");
     }
     for name in [
-        "tour", "load", "get", "put", "del", "scan", "count", "stat", "dump", "pages", "verify",
-        "compact", "rename", "backup", "restore", "repair", "torture",
+        "tour",
+        "load",
+        "get",
+        "put",
+        "del",
+        "scan",
+        "count",
+        "stat",
+        "dump",
+        "pages",
+        "verify",
+        "compact",
+        "rename",
+        "backup",
+        "restore",
+        "repair",
+        "torture",
+        "hot",
+        "keyspaces",
+        "drop",
     ] {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");
+        let example = format!("\n  hedgerow {name} ");
+        assert!(help.text().contains(&example), "{name} has no example: {}", help.text());
     }
     assert!(run(&["--version"]).code(0).text().contains(env!("CARGO_PKG_VERSION")));
 }

@@ -1,0 +1,36 @@
+//! `keyspaces` and `drop`: which names there are, and that one is gone with its records.
+
+use crate::harness::{Scratch, run};
+
+#[test]
+fn keyspaces_are_listed_in_order_of_their_names() {
+    let scratch = Scratch::new("keyspaces");
+    let store = scratch.store();
+    for name in ["wrens", "a\tname", "robins"] {
+        run(&["put", &store, "who", name, "--keyspace", name]).code(0);
+    }
+    run(&["keyspaces", &store]).code(0).stdout("a\\tname\nrobins\nwrens\n").silent();
+    let json = "{\"keyspace\":\"a\\tname\"}\n{\"keyspace\":\"robins\"}\n{\"keyspace\":\"wrens\"}\n";
+    run(&["keyspaces", &store, "--format", "json"]).code(0).stdout(json).silent();
+    run(&["keyspaces", &store, "--keyspace", "wrens"]).code(2).stderr_has("whole stores");
+    run(&["keyspaces", &scratch.path("nothing")]).code(1);
+}
+
+#[test]
+fn a_keyspace_that_is_dropped_is_gone_and_the_others_stay() {
+    let scratch = Scratch::new("drop");
+    let store = scratch.store();
+    for name in ["robins", "wrens"] {
+        run(&["put", &store, "who", name, "--keyspace", name]).code(0);
+    }
+    run(&["drop", &store, "terns"]).code(1).stderr_has("its keyspaces: `robins`, `wrens`");
+    run(&["drop", &store, "robins"]).code(0).stdout("").silent();
+    run(&["keyspaces", &store]).code(0).stdout("wrens\n");
+    run(&["get", &store, "who", "--keyspace", "robins"]).code(1);
+    run(&["get", &store, "who"]).code(0).stdout("wrens\n");
+    run(&["verify", &store]).code(0);
+    run(&["drop", &store, "wrens"]).code(0);
+    run(&["keyspaces", &store]).code(0).stdout("");
+    run(&["drop", &store]).code(2);
+    run(&["drop", &scratch.path("nothing"), "a"]).code(1);
+}
