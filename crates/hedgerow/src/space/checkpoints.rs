@@ -152,6 +152,11 @@ impl Checkpoints {
         self.wake.notify_all();
     }
 
+    /// Whether the store closes, and waits for who takes checkpoints.
+    pub fn is_closing(&self) -> bool {
+        self.due.lock().closing
+    }
+
     /// Whether there is no room for more changes of the map before a checkpoint.
     pub fn is_delta_full(&self) -> bool {
         self.is_delta_full.load(Acquire)
@@ -189,7 +194,7 @@ impl Checkpoints {
         }
         Err(Error::new(
             ErrorKind::Timeout,
-            "no checkpoint made room for changes within a minute; is checkpoint() ever called?",
+            "no checkpoint made room for changes within a minute: the disk is very slow, or checkpoints fail",
         ))
     }
 

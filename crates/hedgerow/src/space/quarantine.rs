@@ -136,6 +136,11 @@ impl Quarantine {
         self.durable
     }
 
+    /// Checkpoints that are pinned.
+    pub fn pinned_checkpoints(&self) -> usize {
+        self.pins.len()
+    }
+
     /// Units that are held back for a pinned checkpoint, and perhaps for others beside it.
     pub fn units_held_for(&self, checkpoint: Epoch) -> u64 {
         let is_held = |(first, last): &(Epoch, Epoch)| (*first..=*last).contains(&checkpoint);

@@ -450,6 +450,11 @@ impl Zones {
         self.quarantine.pin()
     }
 
+    /// Checkpoints that are pinned.
+    pub fn pinned_checkpoints(&self) -> usize {
+        self.quarantine.pinned_checkpoints()
+    }
+
     /// Takes back one pin. What it alone has kept [`Self::free_ripe`] frees.
     ///
     /// Errors: `InvalidArgument` if that checkpoint is not pinned.

@@ -70,6 +70,16 @@ pub(super) struct Reclaim {
     in_vain: u32,
     /// Bytes of the file before the last pass, whose outcome the next checkpoint shows.
     undecided: Option<u64>,
+    /// Checkpoints that were pinned at the last look.
+    pins: usize,
+}
+
+/// What a pass has marked dirty.
+#[derive(Clone, Copy, Default)]
+struct Moved {
+    /// Of the file.
+    bytes: u64,
+    pages: usize,
 }
 
 impl Reclaim {
@@ -111,6 +121,14 @@ impl Reclaim {
         if asked { 0 } else { recent + recent / LIKELY_SPARE_PART }
     }
 
+    /// Notes how many checkpoints are pinned. One that is no longer may have held what passes in vain could not cut off.
+    fn note_pins(&mut self, pins: usize) {
+        if pins < self.pins {
+            self.in_vain = 0;
+        }
+        self.pins = pins;
+    }
+
     /// Notes how a pass came out.
     fn moved(&mut self, before_bytes: u64, after_bytes: u64) {
         self.in_vain = if after_bytes < before_bytes { 0 } else { self.in_vain + 1 };
@@ -128,9 +146,10 @@ fn is_pass_full(moved_bytes: u64, held_bytes: u64, pass_bytes: u64) -> bool {
 }
 
 /// Whether what was moved is left to the next checkpoint. While others write, one of its own would write more of what
-/// they have changed than of what was moved: the next one does both, and nothing goes to the tail until then.
-fn waits_for_the_next(dirty_pages: u64, page_bytes: usize, moved_bytes: u64) -> bool {
-    dirty_pages * page_bytes as u64 > 2 * moved_bytes
+/// they have changed than of what was moved: the next one does both, and nothing goes to the tail until then. Counted in
+/// pages: images may be shorter, and what was moved would look like the work of others.
+fn waits_for_the_next(dirty_pages: usize, moved_pages: usize) -> bool {
+    dirty_pages > 2 * moved_pages
 }
 
 impl Shared {
@@ -148,6 +167,7 @@ impl Shared {
         newest.reclaim.note_need(taken, left_bytes);
         let kept = newest.reclaim.likely_need_bytes(asked);
         self.truncate(slots, kept, is_idle)?;
+        newest.reclaim.note_pins(slots.state().zones.pinned_checkpoints());
         if let Some(before) = newest.reclaim.undecided.take() {
             newest.reclaim.moved(before, slots.report().file_bytes);
         }
@@ -176,25 +196,25 @@ impl Shared {
         // Compared with the shortest: else one pass that makes the file longer and one that makes up for it could take turns for ever.
         let mut shortest = slots.report().file_bytes;
         let pass_bytes = pass_bytes(self.pool.budget().limit_bytes());
-        // Whoever closes the store waits for this.
         while *budget_bytes > 0
             && newest.reclaim.in_vain < MOST_IN_VAIN
             && self.pool.check_open().is_ok()
+            && !self.is_closed_with_gaps(slots)
         {
             let before = slots.report().file_bytes;
             // Gaps that are too short for what is moved are no room. After a pass that they made vain, more has to be free.
             let times = if is_idle { MORE_SPARE.pow(newest.reclaim.in_vain) } else { 1 };
             let spare_bytes = reserve_bytes.saturating_mul(times);
             let moved = self.move_tail(slots, *budget_bytes, spare_bytes, pass_bytes, is_idle)?;
-            let moved = match moved {
+            let moved = match moved.bytes {
                 0 if is_idle => self.move_upper_part(slots, reserve_bytes)?,
-                moved => moved,
+                _ => moved,
             };
-            sum += moved;
-            if moved == 0 {
+            sum += moved.bytes;
+            if moved.bytes == 0 {
                 break;
             }
-            if waits_for_the_next(self.pool.dirty_pages() as u64, slots.page_bytes(), moved) {
+            if waits_for_the_next(self.pool.dirty_pages(), moved.pages) {
                 newest.reclaim.undecided = Some(before);
                 break;
             }
@@ -202,7 +222,7 @@ impl Shared {
             slots.checkpoint_ended(taken.as_ref().map(|_| ()));
             taken?;
             self.truncate(slots, kept_bytes, is_idle)?;
-            *budget_bytes = budget_bytes.saturating_sub(moved);
+            *budget_bytes = budget_bytes.saturating_sub(moved.bytes);
             let file_bytes = slots.report().file_bytes;
             newest.reclaim.moved(shortest, file_bytes);
             shortest = shortest.min(file_bytes);
@@ -244,49 +264,53 @@ impl Shared {
         reserve_bytes: u64,
         pass_bytes: u64,
         is_idle: bool,
-    ) -> Result<u64> {
+    ) -> Result<Moved> {
         let tail = slots.state().zones.tail_zones_to_clean(budget_bytes, reserve_bytes);
         if tail.is_empty() {
-            return Ok(0);
+            return Ok(Moved::default());
         }
         // Writers who wait for the next checkpoint must not keep this one's faults waiting.
         let _ahead = self.pool.go_ahead();
         // Images that were being written by then may have their slots in the tail; later ones have not.
         self.pool.wait_for_batches();
-        let mut moved = 0;
+        let mut moved = Moved::default();
         for zone in tail {
-            if is_pass_full(moved, zone.held_bytes, pass_bytes) {
+            if is_pass_full(moved.bytes, zone.held_bytes, pass_bytes) {
                 break;
             }
             let is_moved = self.pages_in_zone(slots, zone).and_then(|pages| {
-                let has_room = self.has_room_to_move(slots, pages.len(), is_idle)?;
-                if has_room { self.move_pages(&pages).map(|()| true) } else { Ok(false) }
+                if !self.has_room_to_move(slots, pages.len(), is_idle)? {
+                    return Ok(None);
+                }
+                self.move_pages(&pages).map(|()| Some(pages.len()))
             });
             match is_moved {
                 // No room to move things now: there will be another checkpoint.
                 Err(error) if error.kind() == ErrorKind::MemoryLimit => break,
-                Ok(false) => break,
-                moved => moved?,
-            };
-            moved += zone.held_bytes;
+                Ok(None) => break,
+                Ok(Some(pages)) => moved.pages += pages,
+                Err(error) => return Err(error),
+            }
+            moved.bytes += zone.held_bytes;
         }
         Ok(moved)
     }
 
     /// Marks dirty what lies in the upper part of the last zone; returns how much that is, in bytes.
-    fn move_upper_part(&self, slots: &SlotStore, reserve_bytes: u64) -> Result<u64> {
+    fn move_upper_part(&self, slots: &SlotStore, reserve_bytes: u64) -> Result<Moved> {
         let _ahead = self.pool.go_ahead();
         self.pool.wait_for_batches();
         let part = slots.state().zones.upper_part_to_move(reserve_bytes);
-        let Some(part) = part else { return Ok(0) };
+        let nothing = Moved::default();
+        let Some(part) = part else { return Ok(nothing) };
         let pages = self.pages_in_zone(slots, part)?;
         if pages.is_empty() || !self.has_room_to_move(slots, pages.len(), true)? {
-            return Ok(0);
+            return Ok(nothing);
         }
         match self.move_pages(&pages) {
             // No room to move things now: there will be another checkpoint.
-            Err(error) if error.kind() == ErrorKind::MemoryLimit => Ok(0),
-            moved => moved.map(|()| part.held_bytes),
+            Err(error) if error.kind() == ErrorKind::MemoryLimit => Ok(nothing),
+            moved => moved.map(|()| Moved { bytes: part.held_bytes, pages: pages.len() }),
         }
     }
 
@@ -386,6 +410,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether somebody waits to close a store that is closed with gaps between its pages, as large ones are.
+    pub(super) fn is_closed_with_gaps(&self, slots: &SlotStore) -> bool {
+        slots.checkpoints().is_closing() && slots.report().used_bytes > MOST_AT_CLOSE_BYTES
+    }
+
     /// Before the store is closed: brings a small file near to the size of its pages. A large one keeps the gaps between
     /// them: whoever closes it waits for this. What cannot be moved is left where it is.
     pub(super) fn shrink_to_close(&self) {
@@ -464,8 +493,19 @@ mod tests {
 
     #[test]
     fn what_was_moved_waits_while_others_have_changed_as_much_again() {
-        assert!(!waits_for_the_next(16, 4096, 8 * 4096) && waits_for_the_next(17, 4096, 8 * 4096));
-        assert!(!waits_for_the_next(8, 512, 2048) && waits_for_the_next(9, 512, 2048));
+        assert!(!waits_for_the_next(16, 8) && waits_for_the_next(17, 8));
+    }
+
+    #[test]
+    fn what_was_in_vain_is_tried_again_when_a_pin_has_ended() {
+        let mut reclaim = Reclaim { in_vain: MOST_IN_VAIN, ..Reclaim::default() };
+        reclaim.note_pins(2);
+        assert_eq!(reclaim.plan(NOTHING, true, LIMIT, FILE).0, 0);
+        reclaim.note_pins(1);
+        assert_eq!(reclaim.plan(NOTHING, true, LIMIT, FILE).0, LIMIT);
+        reclaim.in_vain = MOST_IN_VAIN;
+        reclaim.note_pins(1);
+        assert_eq!(reclaim.plan(NOTHING, true, LIMIT, FILE).0, 0);
     }
 
     #[test]

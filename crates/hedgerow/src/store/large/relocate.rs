@@ -64,6 +64,10 @@ impl Shared {
         let (mut moved, mut in_vain) = (false, true);
         let mut budget_bytes = self.pool.budget().limit_bytes();
         for far in self.far_values(slots, end_zone)? {
+            if self.is_closed_with_gaps(slots) {
+                in_vain = false;
+                break;
+            }
             match self.move_value(slots, &far, end_zone) {
                 Ok(true) => {
                     moved = true;
