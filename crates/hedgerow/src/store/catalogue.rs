@@ -519,10 +519,14 @@ impl Catalogue {
         })
     }
 
-    /// Whether a keyspace has this tree, even one that is being dropped.
-    pub(super) fn has_tree(&self, tree: TreeId) -> Result<bool> {
-        let mut found = false;
-        self.for_each(&mut |name, record| found |= name.is_some() && record.tree == tree)?;
+    /// Whether the keyspace that has this tree is being dropped; `None` if there is none.
+    pub(super) fn is_dropping(&self, tree: TreeId) -> Result<Option<bool>> {
+        let mut found = None;
+        self.for_each(&mut |name, record| {
+            if name.is_some() && record.tree == tree {
+                found = Some(record.state == State::Dropping);
+            }
+        })?;
         Ok(found)
     }
 

@@ -74,9 +74,12 @@ impl Shared {
 
     /// Frees what is left of a load whose keyspace was dropped while it ran.
     fn finish_leftover(&self, slots: &SlotStore, tree: &PoolTree) -> Result<()> {
-        // A drop that failed half-way has left the note of a tree that is there.
-        if !self.catalogue.has_tree(tree.id())? {
-            self.sweep(slots, tree, &Reached::default())?;
+        match self.catalogue.is_dropping(tree.id())? {
+            // The drop could not be finished. The opening that finishes it has to find the note.
+            Some(true) => return Ok(()),
+            // A drop that failed half-way has left the note of a tree that is there.
+            Some(false) => {}
+            None => self.sweep(slots, tree, &Reached::default())?,
         }
         self.catalogue.end_leftover(tree.id())
     }

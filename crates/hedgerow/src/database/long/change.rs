@@ -203,6 +203,9 @@ fn tree_keys(
         let New { tree, cut, below, above, .. } = gap[0];
         let before = last.filter(|(id, head, _)| (*id, *head) == (tree.id(), cut.head));
         let below = before.map_or(below, |(_, _, label)| label.max(below));
+        if above < below {
+            return Err(super::damaged());
+        }
         let count = gap.len() as u64;
         let Some((first, step)) = labels_between(below, above, count) else {
             inner.spread(tree, cut, gap[0].below, count, waiting)?;

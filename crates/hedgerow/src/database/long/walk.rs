@@ -147,6 +147,10 @@ impl Walk {
         to: &mut Vec<u8>,
     ) -> Result<Option<Seen>> {
         let mut full = Vec::new();
+        if self.seen == BEFORE_ALL && inner.store.has_stored_forms() {
+            // Records with labels have come since, and the cursor stands where the key would be as a short one.
+            self.seen = NEVER;
+        }
         loop {
             if self.at.is_some() && self.has_moved(inner) {
                 self.place_by_key(inner, tree)?;
@@ -185,7 +189,7 @@ impl Walk {
                 }
                 _ if !with_value => {
                     if !inner.rest_of(tree, tree_key, raw, to)? {
-                        passed = self.step((inner, tree), forward)?;
+                        passed = self.step_unless_moved((inner, tree), record, forward)?;
                         continue;
                     }
                     full.extend_from_slice(to);
@@ -193,7 +197,7 @@ impl Walk {
                 }
                 _ => match inner.resolve_into(tree, tree_key, raw, to)? {
                     Resolved::Gone => {
-                        passed = self.step((inner, tree), forward)?;
+                        passed = self.step_unless_moved((inner, tree), record, forward)?;
                         continue;
                     }
                     resolved => {
@@ -223,6 +227,16 @@ impl Walk {
             }
             return Ok(Some(Seen::Long { from, was_read }));
         }
+    }
+
+    /// Goes on behind a record that is gone from where the cursor saw it; unless it may have moved, so that it has to be looked for.
+    fn step_unless_moved(
+        &mut self,
+        at: (&Inner, &PoolTree),
+        record: Passed,
+        forward: bool,
+    ) -> Result<Option<Passed>> {
+        if self.has_moved(at.0) { Ok(Some(record)) } else { self.step(at, forward) }
     }
 
     /// Whether records have moved since the cursor was placed, or were moving then.
@@ -271,6 +285,22 @@ mod tests {
     use hedgerow_sync::primitive::random::SplitMix64;
     use std::collections::BTreeSet;
     use std::ops::ControlFlow;
+
+    /// A cursor of a store without long keys stood where the key would be as a short one, which is behind it for some.
+    #[test]
+    fn a_key_that_is_put_behind_a_seek_to_it_is_found() {
+        for rest in [&[0][..], &[1], &[0x80], &[0xff], &[0xff; 9]] {
+            let db = crate::Options::new().in_memory().unwrap();
+            let keyspace = db.keyspace("urls").unwrap();
+            let key = [&vec![b'h'; keyspace.max_short_key_bytes()][..], rest].concat();
+            keyspace.put(b"z", b"").unwrap();
+            let mut cursor = keyspace.cursor();
+            cursor.seek(&key);
+            keyspace.put(&key, b"value").unwrap();
+            let found = cursor.next_record().unwrap().map(|record| record.0.to_vec());
+            assert_eq!(found.as_deref(), Some(&key[..]), "{rest:?}");
+        }
+    }
 
     /// With an odd count as its own it would look still until the moves end, and what moved from one leaf to another was left out.
     #[test]

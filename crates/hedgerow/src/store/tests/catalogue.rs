@@ -125,6 +125,26 @@ fn pages_that_no_keyspace_refers_to_are_found() {
     assert!(is_clean(&store));
 }
 
+/// The opening whose drop failed forgot the load, and what that had written was nobody's for good.
+#[test]
+fn what_a_load_has_left_is_remembered_until_its_keyspace_is_dropped() {
+    let (_, store) = new_store();
+    let lost: crate::store::PoolTree = Tree::create(store.pool().clone(), TreeId(9)).unwrap();
+    lost.put(b"key", b"value").unwrap();
+    let note = [&[0xff][..], &9_u32.to_be_bytes()].concat();
+    let names = catalogue(&store).tree();
+    names.put(&note, &record(1, 2, 9, lost.root().0)).unwrap();
+    names.put(b"robins", &record(1, 1, 9, lost.root().0)).unwrap();
+    store.checkpoint().unwrap();
+    let slots = store.shared.slots.as_ref().unwrap();
+    store.shared.finish_loads(slots).unwrap();
+    assert_eq!(catalogue(&store).loading().unwrap().len(), 1);
+    names.remove(b"robins").unwrap();
+    store.shared.finish_loads(slots).unwrap();
+    assert!(catalogue(&store).loading().unwrap().is_empty());
+    assert!(is_clean(&store));
+}
+
 #[test]
 fn a_keyspace_that_was_dropped_is_not_loaded() {
     let (_, store) = new_store();
