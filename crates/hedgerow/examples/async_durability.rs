@@ -1,6 +1,6 @@
 //! The store behind async tasks: changes on threads that may block, and many tasks that wait for one fsync together.
 //!
-//! `cargo run --example async_durability`
+//! `cargo run -p hedgerow --example async_durability`
 //!
 //! A runtime has what this example makes by hand: `spawn_blocking` in place of [`Blocking`], and its tasks in place of `run_all`. What
 //! stays is `add_bird`: a call that may wait for a page or for room goes to a thread that may block, and durability is awaited.

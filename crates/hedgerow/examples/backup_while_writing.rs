@@ -1,6 +1,6 @@
 //! Back up a store while another thread writes to it, and restore the backup.
 //!
-//! `cargo run --example backup_while_writing`
+//! `cargo run -p hedgerow --example backup_while_writing`
 
 #![allow(clippy::disallowed_methods)] // A rule for the engine, not for programs that use it.
 

@@ -1,6 +1,6 @@
 //! Import sorted records in bulk, which is much faster than single puts, and add more of them in atomic batches.
 //!
-//! `cargo run --example bulk_import`
+//! `cargo run -p hedgerow --example bulk_import`
 
 use hedgerow::{Options, WriteBatch};
 

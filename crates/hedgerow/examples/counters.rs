@@ -1,6 +1,6 @@
 //! Count in parallel without losing a step; and change a record to what a function makes of it.
 //!
-//! `cargo run --example counters`
+//! `cargo run -p hedgerow --example counters`
 
 #![allow(clippy::disallowed_methods)] // A rule for the engine, not for programs that use it.
 

@@ -1,6 +1,6 @@
 //! Store values of megabytes as streams, with memory that does not depend on their length, and read parts of them.
 //!
-//! `cargo run --example large_values`
+//! `cargo run -p hedgerow --example large_values`
 
 use hedgerow::Options;
 use std::io::Read;

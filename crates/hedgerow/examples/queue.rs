@@ -1,6 +1,6 @@
 //! A queue of jobs: workers take the oldest one, and put what has come of it elsewhere, in one transaction.
 //!
-//! `cargo run --example queue`
+//! `cargo run -p hedgerow --example queue`
 
 #![allow(clippy::disallowed_methods)] // A rule for the engine, not for programs that use it.
 

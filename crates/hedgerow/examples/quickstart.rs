@@ -1,6 +1,6 @@
 //! Open a store, put, get, scan and remove records, and close it.
 //!
-//! `cargo run --example quickstart`
+//! `cargo run -p hedgerow --example quickstart`
 
 use hedgerow::{Durability, Options};
 

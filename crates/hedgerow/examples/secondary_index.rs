@@ -1,6 +1,6 @@
 //! A secondary index: birds by name, and by the place where they live, always consistent.
 //!
-//! `cargo run --example secondary_index`
+//! `cargo run -p hedgerow --example secondary_index`
 
 use hedgerow::{Database, Keyspace, Options, Result};
 

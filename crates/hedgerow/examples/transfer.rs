@@ -1,6 +1,6 @@
 //! Money goes from account to account, by many threads, in transactions that are run again after a conflict.
 //!
-//! `cargo run --example transfer`
+//! `cargo run -p hedgerow --example transfer`
 
 #![allow(clippy::disallowed_methods)] // A rule for the engine, not for programs that use it.
 

@@ -432,6 +432,7 @@ impl Error {
     }
 
     /// The number (`errno`) of the system's error that caused this one, if there is one.
+    #[must_use]
     pub fn os_error(&self) -> Option<i32> {
         self.0.source.as_ref().and_then(io::Error::raw_os_error)
     }

@@ -47,7 +47,7 @@
 //! [`put`](Keyspace::put), [`remove`](Keyspace::remove), [`compare_and_swap`](Keyspace::compare_and_swap), ranges
 //! ([`range`](Keyspace::range), [`prefix`](Keyspace::prefix)) from both ends, cursors, [`bulk_load`](Keyspace::bulk_load) and
 //! [`remove_range`](Keyspace::remove_range). Handles are owned, cheap to clone, `Send` and `Sync`. Any number of threads may use
-//! them at once, and each operation is atomic by itself.
+//! them at once. Each operation on one record is atomic; `remove_range` and scans go from leaf to leaf.
 //!
 //! A [`WriteBatch`] holds changes of several keys and keyspaces. After a crash all of them are there, or none (without a log, only if the
 //! batch is small). It is enough where nothing that is written depends on what was read.
@@ -92,7 +92,8 @@
 //! # What waits
 //!
 //! A read waits for the disk if a page is not in memory. A change may also wait for room in memory or in the log.
-//! [`Database::sync`], [`Database::checkpoint`], [`Database::close`] and changes with [`Durability::Sync`] wait for fsync. No call waits
+//! [`Database::sync`], [`Database::checkpoint`], [`Database::close`] and changes with [`Durability::Sync`] wait for fsync; so does making,
+//! dropping and renaming a keyspace, a bulk load, and a backup. No call waits
 //! for a transaction or a batch that has not begun to commit: transactions hold no locks, and one that comes too late has a conflict. While a
 //! commit of more than 4 MiB is made (less with a memory limit below 1 GiB), all other changes wait for it; reads go on. Events of the feature
 //! `tracing` tell of waits for room and for such a commit. [`Keyspace::with_wait`] bounds or cancels what a handle waits for ([`Wait`]).

@@ -61,6 +61,7 @@ pub fn list(tree: &Tree) -> BTreeSet<String> {
             wanted.entry(first.clone()).or_default().insert(last.clone());
         }
     }
+    follow(tree, &mut wanted);
     let macros = Macros::of(tree);
     for path in tree.rust.keys() {
         let Some(inside) = path.strip_prefix(ENGINE) else { continue };
@@ -82,6 +83,31 @@ pub fn list(tree: &Tree) -> BTreeSet<String> {
         }
     }
     lines
+}
+
+/// Adds the modules from which a module takes what the root takes from it.
+fn follow(tree: &Tree, wanted: &mut BTreeMap<String, BTreeSet<String>>) {
+    let mut taken = Vec::new();
+    for path in tree.rust.keys() {
+        let Some(inside) = path.strip_prefix(ENGINE) else { continue };
+        let module = inside.split(['/', '.']).next().unwrap_or_default();
+        let (Some(names), Some(file)) = (wanted.get(module), parsed(tree, path)) else { continue };
+        for item in &file.items {
+            if let Item::Use(item) = item
+                && is_public(&item.vis)
+            {
+                let mut paths = Vec::new();
+                leaves(&item.tree, &mut Vec::new(), &mut paths);
+                taken.extend(paths.into_iter().filter(|path| {
+                    path.len() > 2 && path[0] == "crate" && names.contains(&path[path.len() - 1])
+                }));
+            }
+        }
+    }
+    for mut path in taken {
+        let name = path.pop().unwrap_or_default();
+        wanted.entry(path.swap_remove(1)).or_default().insert(name);
+    }
 }
 
 /// The macros of the engine by name: their parameters, whether these are one repeated one, and what they make.

@@ -32,6 +32,14 @@ impl Keyspace {
         self.end(End::Last)
     }
 
+    /// Whether there is no record. Looks for one key, and reads no value that no leaf holds: [`Keyspace::count`] reads all leaves.
+    ///
+    /// # Errors
+    /// The [errors of reads](Keyspace#errors-of-reads).
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.iter().keys().next().transpose()?.is_none())
+    }
+
     /// Removes the record of the least key, and returns it; `None` if there is no record. Each record is returned to one caller.
     ///
     /// ```

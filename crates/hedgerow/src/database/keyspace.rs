@@ -30,7 +30,7 @@ const AT_ONCE: usize = 64;
 /// An owned handle without lifetimes: it keeps its database open, and cloning it is cheap. `Send + Sync`: any number of
 /// threads use one handle, or clones of it. Keys are ordered byte by byte.
 ///
-/// Each single operation is linearizable. A range or a cursor sees each leaf as it was at one moment, but it is not a snapshot: it
+/// Each operation on one record is linearizable; [`Keyspace::remove_range`] goes from leaf to leaf. A range or a cursor sees each leaf as it was at one moment, but it is not a snapshot: it
 /// sees a record that exists during the whole iteration exactly once, and may or may not see one that is added or removed meanwhile.
 /// A value that no leaf holds is read after its leaf: it is the value of that moment, or a later one of the same key, and always whole.
 /// Changes that a crash must keep or lose together are a [`WriteBatch`](crate::WriteBatch).
@@ -134,7 +134,7 @@ impl Keyspace {
     ///
     /// It holds for every wait for other threads and for room: for the latch of a page, for a free frame and for admission to the
     /// pool, for changed pages to be written when too many are, for room in the log, in the page map's list of changes and in a full
-    /// file, for memory to read and write large values, for changes of long keys that begin with the same bytes, for a large commit of another thread, and, behind the change,
+    /// file, for memory to read and write large values, for changes of long keys that begin with the same bytes, for a large commit of another thread, for memory for old versions that snapshots need, and, behind the change,
     /// for the log to be durable. A wait ends within 20 ms of its time, or of its token. Then nothing has changed (but for a first part of `remove_range`, and of a large batch without a log), and the error is [`WouldBlock`](crate::ErrorKind::WouldBlock),
     /// [`Timeout`](crate::ErrorKind::Timeout) or [`Cancelled`](crate::ErrorKind::Cancelled). If the call waited for
     /// the log, the change is made: the error is [`NotYetDurable`](crate::ErrorKind::NotYetDurable).

@@ -58,7 +58,7 @@ pub enum Durability {
     /// may take the last changes, never one from the middle.
     #[default]
     Buffered,
-    /// A change is durable when it returns. Threads that wait at the same time share an fsync. So is a `remove` or `remove_range` that finds nothing. Any other call that
+    /// A change is durable when it returns, also a `remove` or `remove_range` that finds nothing. Threads that wait at the same time share an fsync. Any other call that
     /// changes nothing (an insertion of what is there, an update of what is not, a swap that finds something else) waits for nothing, and
     /// says nothing of whether what it has found is durable: [`Database::sync`](crate::Database::sync) waits for that.
     ///

@@ -210,6 +210,14 @@ macro_rules! reads {
                 self.iter().next_back().transpose()
             }
 
+            /// Whether there is no record. Looks for one key, and reads no value that no leaf holds.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn is_empty(&self) -> $crate::error::Result<bool> {
+                Ok(self.iter().keys().next().transpose()?.is_none())
+            }
+
             /// The name of the keyspace, as it was given when the handle was made.
             #[must_use]
             pub fn name(&self) -> &str {

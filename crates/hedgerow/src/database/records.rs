@@ -87,6 +87,12 @@ pub trait Records: sealed::Sealed {
     /// Those of [all reads](Records#errors).
     fn last(&self) -> Result<Option<(Value, Value)>>;
 
+    /// See [`Keyspace::is_empty`].
+    ///
+    /// # Errors
+    /// Those of [all reads](Records#errors).
+    fn is_empty(&self) -> Result<bool>;
+
     /// See [`Keyspace::range`].
     fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range;
 
@@ -146,6 +152,10 @@ macro_rules! records {
 
                 fn last(&self) -> Result<Option<(Value, Value)>> {
                     <$name>::last(self)
+                }
+
+                fn is_empty(&self) -> Result<bool> {
+                    <$name>::is_empty(self)
                 }
 
                 fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {

@@ -61,7 +61,7 @@ pub struct SnapshotStats {
     pub lent_bytes: u64,
     /// Times that a checkpoint has taken a snapshot over.
     pub pinned: u64,
-    /// Snapshots that were given up because there was no memory for their versions.
+    /// Snapshots that were given up: older than [`Options::max_snapshot_age`](crate::Options::max_snapshot_age), or without memory for their versions.
     pub given_up: u64,
     /// Versions that were written to the file because those of snapshots that live for long took much of the memory for versions.
     pub frozen: u64,

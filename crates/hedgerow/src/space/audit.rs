@@ -35,6 +35,7 @@ pub struct SpaceReport {
 
 impl SpaceReport {
     /// The sum of all kinds, in bytes. It is the length that the file should have.
+    #[must_use]
     pub fn accounted_bytes(&self) -> u64 {
         self.header_bytes
             + self.used_bytes

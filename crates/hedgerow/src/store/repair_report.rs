@@ -45,6 +45,7 @@ impl fmt::Debug for LostKeys {
 
 /// What [`Options::repair`](crate::Options::repair) found and copied. The texts of `defects` may name keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "what was lost is listed in the report, and is no error"]
 #[non_exhaustive]
 pub struct RepairReport {
     /// Pages that were read.

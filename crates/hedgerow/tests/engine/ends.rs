@@ -31,7 +31,10 @@ fn the_ends_are_those_of_a_map_whatever_the_values_are() {
                     model.insert(key, value);
                     continue;
                 }
-                2 if is_first => records.first().unwrap(),
+                2 if is_first => {
+                    assert_eq!(records.is_empty().unwrap(), model.is_empty());
+                    records.first().unwrap()
+                }
                 2 => records.last().unwrap(),
                 _ => {
                     if let Some((key, _)) = &end {

@@ -164,7 +164,7 @@ fn a_panic_in_the_progress_of_a_backup_or_a_repair_leaves_nothing_and_harms_noth
     each(&restore, &before);
     std::fs::remove_file(path("to")).unwrap();
     let repair = |progress: Progress<'_>| {
-        options.repair(path("s"), path("to"), |_| progress()).unwrap();
+        let _ = options.repair(path("s"), path("to"), |_| progress()).unwrap();
     };
     each(&repair, &before);
     assert_has(&options.open(path("to")).unwrap(), &["a", "b"]);

@@ -222,7 +222,7 @@ impl Life {
             }
             5 => {
                 let Some((name, keyspace)) = self.handle(dice) else { return };
-                if keyspace.first().unwrap().is_none() {
+                if keyspace.is_empty().unwrap() {
                     let mut records = Records::new();
                     for _ in 0..dice.below(80) {
                         let (key, value) = self.record(dice, 60);

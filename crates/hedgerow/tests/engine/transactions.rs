@@ -492,6 +492,7 @@ fn found(of: &impl Records) -> (Option<Vec<u8>>, u64, Vec<Vec<u8>>) {
     let keys: Vec<Vec<u8>> = keys.collect();
     assert_eq!(last.as_ref(), keys.last());
     assert_eq!(of.first().unwrap(), of.iter().next().transpose().unwrap());
+    assert_eq!(of.is_empty().unwrap(), of.first().unwrap().is_none());
     assert_eq!(of.last().unwrap(), of.iter().next_back().transpose().unwrap());
     assert_eq!(of.prefix(b"x").count() + of.range(&b"y"[..]..).count(), keys.len());
     (of.get(b"x").unwrap().map(Vec::from), of.count().unwrap(), keys)

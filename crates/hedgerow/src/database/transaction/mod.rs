@@ -75,6 +75,7 @@ const READS_SHARE: u64 = 64;
 /// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large to be made at one stroke, as a large [`WriteBatch`](crate::WriteBatch)
 /// is, or has read more leaves than an eighth of the pool's frames, takes two checkpoints, and is made while the changes of other threads wait. Without a log, and
 /// in memory, that is too large, at the commit.
+#[must_use = "dropping a transaction aborts it"]
 pub struct Transaction {
     state: Arc<State>,
 }
@@ -279,7 +280,6 @@ impl Database {
     /// assert_eq!(stock.get(b"pears")?.unwrap(), b"1");
     /// # Ok::<(), hedgerow::Error>(())
     /// ```
-    #[must_use]
     pub fn transaction(&self, isolation: Isolation) -> Transaction {
         self.transaction_that_waits(isolation, None)
     }

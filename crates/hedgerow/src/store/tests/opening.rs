@@ -120,7 +120,7 @@ fn a_store_of_smaller_units_than_the_blocks_of_direct_io_is_opened_without_it() 
     store.backup(&disk, copies[0], go_on).unwrap();
     drop(store);
     let through = StoreOptions { direct_io: false, ..options() };
-    crate::store::repair(&through, &disk, path(), copies[1], go_on).unwrap();
+    let _ = crate::store::repair(&through, &disk, path(), copies[1], go_on).unwrap();
     for copy in copies {
         let store = Store::open(&options(), &disk, copy, OpenHow::Existing).unwrap();
         let wrens = store.open_keyspace("wrens").unwrap().unwrap();
