@@ -218,22 +218,24 @@ fn series(
     Series { name, points: at.into_iter().map(point).collect() }
 }
 
-/// Of 100 operations.
-fn shares_of_inserts(budget: &Budget) -> Vec<u64> {
-    if budget.is_smoke { vec![20] } else { vec![0, 5, 20, 100] }
-}
+/// Of 100 operations, those that insert.
+const SHARES: &[u64] = &[0, 5, 20, 100];
+/// With those between which a lock of readers and writers and elision meet.
+const CLOSE_SHARES: &[u64] = &[0, 1, 2, 3, 5, 20, 100];
 
 fn over_inserts(
     budget: &Budget,
+    shares: &[u64],
     lines: &[(&str, Kind, Control)],
     threads: &[u32],
     value: Value,
 ) -> Vec<Series> {
+    let shares: &[u64] = if budget.is_smoke { &[20] } else { shares };
     let mut all = Vec::new();
     for &threads in &budget.cores(threads) {
         for &(name, kind, control) in lines {
             let machine = on(Machine::HSW1S, threads);
-            let at = shares_of_inserts(budget).into_iter().map(|inserts| {
+            let at = shares.iter().map(|&inserts| {
                 (inserts as f64, machine.clone(), setting(budget, kind, control, inserts))
             });
             all.push(series(budget, format!("{name}, {threads} threads"), value, at));
@@ -300,7 +302,7 @@ pub fn hpca5(budget: &Budget) -> Figure {
         "hsw1s",
         "% inserts",
         Value::Throughput,
-        over_inserts(budget, &lines, &[4, 8], Value::Throughput),
+        over_inserts(budget, SHARES, &lines, &[4, 8], Value::Throughput),
         "The paper: elision is close to no control and above the RW lock everywhere; TSX-H is below TSX-R with 8 threads.",
     )
 }
@@ -320,7 +322,7 @@ pub fn hpca6(budget: &Budget) -> Figure {
         "hsw1s",
         "% inserts",
         Value::Throughput,
-        over_inserts(budget, &lines, &[4, 8], Value::Throughput),
+        over_inserts(budget, CLOSE_SHARES, &lines, &[4, 8], Value::Throughput),
         "The paper: with 8 threads TSX-R is below the RW lock at 0 % inserts and meets it at about 2 %.",
     )
 }
@@ -361,7 +363,7 @@ pub fn hpca9(budget: &Budget) -> Figure {
         "hsw1s",
         "% inserts",
         Value::Throughput,
-        over_inserts(budget, &lines, &[4, 8], Value::Throughput),
+        over_inserts(budget, SHARES, &lines, &[4, 8], Value::Throughput),
         "Lines without a lock's name are TSX-R. The paper: tuned is 4.6x the best RW lock with 8 threads at 100 % inserts.",
     )
 }
@@ -373,7 +375,7 @@ pub fn hpca9_lock(budget: &Budget) -> Figure {
         "hsw1s",
         "% inserts",
         Value::Locked,
-        over_inserts(budget, &lines, &[4, 8], Value::Locked),
+        over_inserts(budget, SHARES, &lines, &[4, 8], Value::Locked),
         "TSX-R. The paper, 100 % inserts: untuned 3.6 % with 4 threads and nearly 75 % with 8, tuned 1.7 and 1.3 %; untuned, 0 %, 8: 2.5 %.",
     )
 }
