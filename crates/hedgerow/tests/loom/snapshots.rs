@@ -344,7 +344,11 @@ fn a_writer_above_the_horizon_keeps_what_a_new_snapshot_needs() {
             let store = Store::switched_on(step);
             let before = store.begin();
             store.put(X);
-            let writer = spawn(&store, |store| store.put(X));
+            let writer = spawn(&store, |store| {
+                store.put(X);
+                // Only then it is found out that a version is above the horizon, as far as that goes by now.
+                store.versions.index_recent();
+            });
             store.look();
             join([writer]);
             assert!(store.read(&before, X));
