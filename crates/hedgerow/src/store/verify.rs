@@ -11,7 +11,8 @@
 //!    page that is in use is reached from a root exactly once, header + used + free + quarantined = file;
 //! 6. long keys, whose order the trees alone do not show.
 //!
-//! Then the four blocks of the superblocks, as the file has them now, and what only memory has: each page in the store's own pool (its name and its content), the figures of the
+//! Then the four blocks of the superblocks, as the file has them now.
+//! And what only memory has: each page in the store's own pool (its name and its content), the figures of the
 //! allocator against its bitmaps, and, if nothing was changed meanwhile, whether it holds just what the checkpoint
 //! refers to.
 //!
