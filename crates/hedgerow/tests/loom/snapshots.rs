@@ -197,6 +197,49 @@ impl Store {
         }
     }
 
+    /// What a commit of both records does. `late`: it latches the second leaf when it has changed the first, as it must not.
+    fn commit(&self, late: bool) {
+        let cells = || 2 * cells_of_change(KEY_BYTES, VALUE_BYTES);
+        let mut room = self.versions.admit(&self.log, cells, &Waiting::Forever).unwrap().unwrap();
+        let stay = self.log.epochs.enter();
+        assert!(room.is_good(), "nobody closes the gate, or turns the switch");
+        let [first, second] = [X, Y].map(|record| &self.leaves[record]);
+        let of_first = first.latch.exclusive();
+        let early = (!late).then(|| second.latch.exclusive());
+        let lsn = self.append(X, room.keeps());
+        self.changes.lock().unwrap().push((Y, lsn));
+        let ended = |record: usize| {
+            let old = self.leaves[record].value.load(Relaxed).to_le_bytes();
+            let (key, lsn) = (&[record as u8][..], Lsn(lsn));
+            room.keep(&Change {
+                tree: TREE,
+                key,
+                lsn,
+                old: Some(&old),
+                removes: false,
+                own_snapshots: 0,
+            });
+            self.leaves[record].change(lsn.0);
+        };
+        ended(X);
+        drop(of_first);
+        let of_second = early.unwrap_or_else(|| second.latch.exclusive());
+        ended(Y);
+        drop((of_second, stay));
+    }
+
+    /// Two reads beside a commit of both records, of a snapshot or plain.
+    fn look_at_both(&self, plainly: bool) {
+        if plainly {
+            let [x, y] = [X, Y].map(|record| self.leaves[record].look().0);
+            assert!(x == 0 || x == y, "half of a commit");
+            return;
+        }
+        let snapshot = self.begin();
+        assert!(self.read(&snapshot, X) && self.read(&snapshot, Y));
+        self.end(snapshot);
+    }
+
     /// A read as of a snapshot; false if it is too old.
     fn read(&self, snapshot: &Snapshot, record: usize) -> bool {
         let mut seen = 0;
@@ -553,6 +596,36 @@ fn who_is_given_up_reads_its_moment_or_that_it_is_too_old() {
         store.end(snapshot);
         store.judge();
     });
+}
+
+fn commit_beside_a_reader(late: bool, plainly: bool) {
+    for step in [NEAR, CLOCK] {
+        check(4, move || {
+            let store = Store::switched_on(step);
+            let writer = spawn(&store, move |store| store.commit(late));
+            store.look_at_both(plainly);
+            join([writer]);
+            store.judge();
+        });
+    }
+}
+
+#[test]
+fn a_commit_of_two_leaves_is_seen_whole_or_not_at_all() {
+    commit_beside_a_reader(false, true);
+    commit_beside_a_reader(false, false);
+}
+
+#[test]
+#[should_panic(expected = "half of a commit")]
+fn a_commit_that_latches_its_second_leaf_late_is_seen_in_half() {
+    commit_beside_a_reader(true, true);
+}
+
+#[test]
+#[should_panic(expected = "a snapshot at")]
+fn a_commit_that_latches_its_second_leaf_late_is_in_a_snapshot_in_half() {
+    commit_beside_a_reader(true, false);
 }
 
 #[test]
