@@ -10,6 +10,7 @@
 //! no other checkpoint begins meanwhile; who holds the latch of a page that was handed over finds it stamped with the
 //! new epoch. Latch order: pages, then slabs, then the state of the slots. `Send + Sync`.
 
+use crate::buffer::commit_watch::CommitWatch;
 use crate::buffer::pool::BufferPool;
 use crate::buffer::slabs::{Handed, Ready, Slab};
 use crate::error::{Error, ErrorKind, Result};
@@ -41,6 +42,7 @@ impl BufferPool {
     ///
     /// Errors: those of finding slots, and `DiskFull`, after which nothing is lost; after any other the pool is poisoned.
     pub fn settle_owed(&self, slots: &SlotStore) -> Result<()> {
+        *self.handed.watch.lock() = CommitWatch::new(self.awaited_flushes());
         let settled = self.write_owed(slots);
         let mut slabs = self.handed.slabs.lock();
         // What is left if this failed: the pages themselves are dirty still, or newer than the copies.
@@ -148,7 +150,7 @@ impl BufferPool {
             let mut next = Ok(Vec::new());
             let requests: Vec<_> =
                 ready.iter().flat_map(|ready| requests(&ready.images, &ready.slab.bytes)).collect();
-            let written = slots.file().write_batch_beside(&requests, &mut || {
+            let written = self.write_for_checkpoint(slots, &requests, &mut || {
                 next = self.prepare_slabs(slots, all);
             });
             drop(requests);

@@ -6,6 +6,7 @@
 mod admission;
 mod ahead_queue;
 mod budget;
+mod commit_watch;
 mod counters;
 mod entry;
 mod evict;

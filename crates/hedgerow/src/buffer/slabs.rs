@@ -4,6 +4,7 @@
 //! touched when the slab is used. Invariant: a slab is being filled, full, empty, being written, or was never used, and in one place
 //! only. `Send + Sync`.
 
+use crate::buffer::commit_watch::CommitWatch;
 use crate::error::Result;
 use crate::page::FrameId;
 use crate::space::owed::Owed;
@@ -104,6 +105,8 @@ pub(super) struct HandOver {
     pub(super) slab_pages: usize,
     pub(super) slabs: Mutex<Slabs>,
     pub(super) room: Condvar,
+    /// Of the checkpoint under way.
+    pub(super) watch: Mutex<CommitWatch>,
 }
 
 impl HandOver {
@@ -128,6 +131,7 @@ impl HandOver {
                 unused,
             }),
             room: Condvar::new(),
+            watch: Mutex::new(CommitWatch::new(0)),
         })
     }
 }

@@ -234,7 +234,7 @@ impl BufferPool {
             };
             let mut next = Ok(None);
             let requests = requests(&batch.images, full);
-            let ended = slots.file().write_batch_beside(&requests, &mut || {
+            let ended = self.write_for_checkpoint(slots, &requests, &mut || {
                 recorded += written.take().map_or(0, |batch| self.record(batch, Manner::Flush));
                 if let Some(chunk) = chunks.next() {
                     next = self.prepare(slots, chunk, spare, Manner::Flush, last);

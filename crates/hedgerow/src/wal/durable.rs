@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::types::Lsn;
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 
 impl Log {
@@ -62,6 +63,7 @@ impl Log {
             }
             state.flushing = true;
             drop(state);
+            self.awaited.fetch_add(1, Relaxed);
             // The outcome is in the state, for everybody.
             self.flush_and_hand_over(true);
         }

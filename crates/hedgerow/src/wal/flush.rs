@@ -171,11 +171,13 @@ impl Log {
                 continue;
             }
             let waited = since.get_or_insert_with(Moment::now).elapsed();
-            let due = waited >= self.interval || state.waiters.has_task();
+            let is_awaited = state.waiters.has_task();
+            let due = waited >= self.interval || is_awaited;
             let filling = pressed && self.ring.is_half_full(self.written.load(Relaxed));
             if (due || filling) && !state.flushing {
                 state.flushing = true;
                 drop(state);
+                self.awaited.fetch_add(u64::from(is_awaited), Relaxed);
                 self.flush_and_hand_over(due);
                 if due {
                     since = None;

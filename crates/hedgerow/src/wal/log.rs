@@ -120,6 +120,8 @@ pub struct Log {
     look_at: AtomicU64,
     /// Times that somebody has.
     held_up: AtomicU64,
+    /// Flushes that somebody has waited for.
+    pub(super) awaited: AtomicU64,
     /// There was no room for a segment that nobody needs yet.
     pub(super) cannot_prepare_ahead: AtomicBool,
     /// How far who waited last needs the log to go; see [`Log::want_room`].
@@ -200,6 +202,7 @@ impl Log {
             owed_ns: AtomicU64::new(0),
             look_at: AtomicU64::new(if options.threaded { 0 } else { u64::MAX }),
             held_up: AtomicU64::new(0),
+            awaited: AtomicU64::new(0),
             cannot_prepare_ahead: AtomicBool::new(false),
             wanted: AtomicU64::new(start.0),
             idle: AtomicBool::new(false),
@@ -297,6 +300,11 @@ impl Log {
     /// Times that a change slept because the log was more than half full, or opening would have taken long.
     pub fn held_up(&self) -> u64 {
         self.held_up.load(Relaxed)
+    }
+
+    /// Flushes that somebody has waited for.
+    pub fn awaited(&self) -> u64 {
+        self.awaited.load(Relaxed)
     }
 
     #[cold]
