@@ -1,7 +1,7 @@
 //! Whether what a transaction has read is unchanged, as its snapshot says what it was.
 //!
 //! Rank 6. A leaf is compared with old versions in memory, and where a checkpoint has taken the snapshot over with that and with old versions in
-//! the file. Invariant: no more of a checkpoint than one leaf is in memory, but for what is read ahead of a leaf that is waited for.
+//! the file. Where a bulk load came since the snapshot began, there were no other records than old versions have, in memory and in the file. Invariant: no more of a checkpoint than one leaf is in memory, but for what is read ahead of a leaf that is waited for.
 //! `Send + Sync`. Nothing is latched here; the caller may have the leaf latched, and says then that the file was read ahead.
 
 use super::PoolTree;
@@ -29,8 +29,11 @@ impl Judge<BufferPool> for OpenSnapshot {
     fn read_ahead(&self, read: &Read<'_, BufferPool>, fences: &Fences) -> Result<Option<FromFile>> {
         self.versions().index_recent();
         match self.source(read.tree.id(), NO_LEAF)? {
-            Source::Checkpoint(pin) => Ok(Some(self.pinned_records(&pin, read, fences, false)?.0)),
-            _ => Ok(None),
+            Source::Checkpoint(pin) => {
+                Ok(Some(self.file_records(Some(&pin), read, fences, false)?.0))
+            }
+            Source::Nothing => Ok(Some(self.file_records(None, read, fences, false)?.0)),
+            Source::Leaf => Ok(None),
         }
     }
 
@@ -57,44 +60,41 @@ impl OpenSnapshot {
         let mut records = tree.records_of(leaf);
         let stamp = records.stamp();
         loop {
-            match self.source(tree.id(), stamp)? {
-                Source::Checkpoint(pin) => {
-                    let fences = records.fences();
-                    let is_known = match file {
-                        AskFile::Ahead(None) => return Ok(false),
-                        AskFile::Ahead(Some(ahead)) => {
-                            self.compare_pinned(ahead, &mut records, read, (&fences, counts))?
-                        }
-                        AskFile::Read | AskFile::ReadButTree => {
-                            self.compare_by_leaf(&pin, &mut records, read, (fences, counts))?
-                        }
-                    };
-                    if is_known {
-                        return Ok(true);
-                    }
-                    if let AskFile::Ahead(Some(ahead)) = file
-                        && !self.is_all(ahead)?
-                    {
-                        return Ok(false);
-                    }
+            let pin = match self.source(tree.id(), stamp)? {
+                Source::Leaf => match self.compare_kept(&mut records, read, counts)? {
+                    true => return Ok(true),
+                    false => continue,
+                },
+                Source::Nothing => None,
+                Source::Checkpoint(pin) => Some(pin),
+            };
+            let fences = records.fences();
+            let is_known = match file {
+                AskFile::Ahead(None) => return Ok(false),
+                AskFile::Ahead(Some(ahead)) => {
+                    self.compare_with_file(ahead, &mut records, read, (&fences, counts))?
                 }
-                source => {
-                    let sees_leaf = matches!(source, Source::Leaf);
-                    if self.compare_kept(&mut records, read, sees_leaf, counts)? {
-                        return Ok(true);
-                    }
+                AskFile::Read | AskFile::ReadButTree => {
+                    self.compare_by_leaf(pin.as_deref(), &mut records, read, (fences, counts))?
                 }
+            };
+            if is_known {
+                return Ok(true);
+            }
+            if let AskFile::Ahead(Some(ahead)) = file
+                && !self.is_all(ahead)?
+            {
+                return Ok(false);
             }
         }
     }
 
-    /// Compares what a leaf has of an interval with what versions and the leaf say that it was. False: the snapshot has gone over to a
-    /// checkpoint meanwhile, which has to be asked.
+    /// Compares what a leaf has of an interval with what versions in memory and the leaf say that it was. False: the snapshot does not see the
+    /// leaf any more, but a checkpoint, or what old versions have in the file, too.
     fn compare_kept(
         &self,
         records: &mut LeafRecords,
         read: &Read<'_, BufferPool>,
-        sees_leaf: bool,
         counts: &Counts<'_>,
     ) -> Result<bool> {
         let (tree, stamp) = (read.tree, records.stamp());
@@ -104,8 +104,7 @@ impl OpenSnapshot {
             let then = match self.was_in_memory(tree.id(), key, stamp, &mut old)? {
                 Was::Absent => None,
                 Was::Version => Some(old.as_slice()),
-                // A record of a load that came later was not there.
-                Was::Leaf => now.filter(|_| sees_leaf),
+                Was::Leaf => now,
                 Was::Pinned => return Ok(false),
             };
             match is_alike(now, then) || !counts(key, now, then)? {
@@ -132,9 +131,8 @@ impl OpenSnapshot {
             }
             Ok(())
         })?;
-        // Of a key that was removed a checkpoint alone may know by now.
-        let is_pinned = matches!(self.source(tree.id(), stamp)?, Source::Checkpoint(_));
-        Ok(is_kept && !is_pinned)
+        // Of a key that was removed the file alone may know by now.
+        Ok(is_kept && matches!(self.source(tree.id(), stamp)?, Source::Leaf))
     }
 
     /// Calls `each` with the removed keys of an interval that memory knows of, as far as a leaf goes.
@@ -159,11 +157,11 @@ impl OpenSnapshot {
         Ok(self.versions().parts_written() == from_file.parts_written)
     }
 
-    /// What the file has of an interval within a leaf's fences: a pinned checkpoint, and old versions. Of the checkpoint's first leaf there alone,
-    /// if `is_one` says so; then also where that ends, if there is more.
-    fn pinned_records(
+    /// What the file has of an interval within a leaf's fences: a pinned checkpoint, if there is one to ask, and old versions. Of the
+    /// checkpoint's first leaf there alone, if `is_one` says so; then also where that ends, if there is more.
+    fn file_records(
         &self,
-        pin: &PinnedCheckpoint,
+        pin: Option<&PinnedCheckpoint>,
         read: &Read<'_, BufferPool>,
         fences: &Fences,
         is_one: bool,
@@ -178,6 +176,7 @@ impl OpenSnapshot {
             Bound::Unbounded => Target::Key(&[]),
         };
         let has_more = loop {
+            let Some(pin) = pin else { break false };
             self.pinned(pin, read.tree, |pinned| pinned.copy_records(at, &mut leaf))?;
             leaf.for_each(|key, value| {
                 if is_in(read, fences, key) {
@@ -209,11 +208,11 @@ impl OpenSnapshot {
         Ok((all, has_more.then_some(fence)))
     }
 
-    /// [`Self::compare_pinned`], by one leaf of the checkpoint after the other: where much was removed since, one leaf of the tree has the range of
+    /// [`Self::compare_with_file`], by one leaf of the checkpoint after the other: where much was removed since, one leaf of the tree has the range of
     /// very many of them.
     fn compare_by_leaf(
         &self,
-        pin: &PinnedCheckpoint,
+        pin: Option<&PinnedCheckpoint>,
         records: &mut LeafRecords,
         read: &Read<'_, BufferPool>,
         (mut fences, counts): (Fences, &Counts<'_>),
@@ -221,12 +220,12 @@ impl OpenSnapshot {
         let last = fences.upper.take();
         loop {
             fences.upper.clone_from(&last);
-            let (pinned, more) = self.pinned_records(pin, read, &fences, true)?;
+            let (from_file, more) = self.file_records(pin, read, &fences, true)?;
             let is_last = more.is_none();
             if !is_last {
                 fences.upper = more;
             }
-            if !self.compare_pinned(&pinned, records, read, (&fences, counts))? {
+            if !self.compare_with_file(&from_file, records, read, (&fences, counts))? {
                 return Ok(false);
             }
             if is_last {
@@ -236,11 +235,11 @@ impl OpenSnapshot {
         }
     }
 
-    /// Compares what a leaf has of an interval with what a pinned checkpoint, and versions before it, say that it was. False: the checkpoint
-    /// is not the one to ask any more, or versions have gone to the file since that was read.
-    fn compare_pinned(
+    /// Compares what a leaf has of an interval with what a pinned checkpoint and old versions say that it was. False: something else is to be
+    /// asked by now, or versions have gone to the file since that was read.
+    fn compare_with_file(
         &self,
-        pinned: &FromFile,
+        from_file: &FromFile,
         records: &mut LeafRecords,
         read: &Read<'_, BufferPool>,
         (fences, counts): (&Fences, &Counts<'_>),
@@ -254,7 +253,7 @@ impl OpenSnapshot {
             }
             is_before_end(read, key)
         });
-        for key in pinned.records.keys() {
+        for key in from_file.records.keys() {
             all.entry(key.clone()).or_default();
         }
         self.for_each_gone(read, fences, |key| {
@@ -265,7 +264,7 @@ impl OpenSnapshot {
         for (key, now) in &all {
             old.clear();
             let in_memory = self.was_in_memory(tree, key, NO_LEAF, &mut old)?;
-            let was = match (in_memory, pinned.records.get(key)) {
+            let was = match (in_memory, from_file.records.get(key)) {
                 (Was::Leaf, _) => return Ok(false),
                 (_, Some(InFile::Version(version))) => version.as_ref(),
                 (Was::Absent, _) => None,
@@ -275,13 +274,13 @@ impl OpenSnapshot {
             };
             let (now, was) = (now.as_deref(), was.map(Vec::as_slice));
             if !is_alike(now, was) && counts(key, now, was)? {
-                return match self.is_all(pinned)? {
+                return match self.is_all(from_file)? {
                     true => Err(Error::conflicting(tree, key)),
                     false => Ok(false),
                 };
             }
         }
-        self.is_all(pinned)
+        self.is_all(from_file)
     }
 }
 

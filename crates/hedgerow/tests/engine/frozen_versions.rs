@@ -521,3 +521,38 @@ fn snapshots_that_are_held_beside_writers_see_whole_batches_in_memory_and_in_the
     assert_eq!(stats.frozen_bytes, 0);
     assert_sound(&db, "writers and snapshots have ended");
 }
+
+/// The load says that the leaf has nothing that the snapshot sees, and the checkpoint neither: what was removed before the load is only
+/// among the versions in the file.
+#[test]
+fn a_commit_notices_what_was_removed_before_a_load_and_is_known_to_the_file_alone() {
+    for log in [true, false] {
+        for (by, long) in [("a key", false), ("a range", false), ("a long key", true)] {
+            let disk = SimDisk::new(seed(71));
+            let options = options(log).background_checkpoints(false);
+            let db = open(&options, &disk, OpenHow::New).unwrap();
+            let [robins, wrens, finches] =
+                ["robins", "wrens", "finches"].map(|name| db.keyspace(name).unwrap());
+            let read = if long { vec![b'a'; 2000] } else { b"a".to_vec() };
+            robins.put(&read, b"red").unwrap();
+            put_all(&wrens, 1000..1600, &[1; 100]);
+            db.checkpoint().unwrap();
+            let transaction = db.transaction(Isolation::Serializable);
+            let its_robins = transaction.keyspace(&robins).unwrap();
+            match by {
+                "a range" => assert_eq!(its_robins.range(&b"A"[..]..&b"b"[..]).count(), 1),
+                _ => assert!(its_robins.contains_key(&read).unwrap()),
+            }
+            transaction.keyspace(&finches).unwrap().put(b"seen", b"red").unwrap();
+            robins.remove(&read).unwrap();
+            put_all(&wrens, 1000..1600, &[2; 100]);
+            robins.bulk_load([(b"b", b"other")], 100).unwrap();
+            db.checkpoint().unwrap();
+            let frozen = db.stats().unwrap().snapshots.frozen_bytes;
+            assert!(frozen > 0, "{by}, log {log}: versions stay in memory");
+            let refused = transaction.commit().expect_err("a robin that was read is gone");
+            assert_eq!(refused.kind(), ErrorKind::Conflict, "{by}, log {log}: {refused}");
+            assert_eq!(finches.count().unwrap(), 0);
+        }
+    }
+}
