@@ -6,8 +6,8 @@
 //! record out has them latched shared until the removal is in the log: then no record can come to the end before it.
 //!
 //! Latches are taken by upgrades from the versions that were read, which never wait, so their order is free. A call that has met
-//! others three times waits for the latch of the outermost leaf, which has a record unless it was just emptied. Thread-safety: as
-//! for [`Tree`].
+//! others three times waits for the latch of the leaf that has the record. Leaves without one are not latched by others for long: nobody
+//! appends to the last leaf while its lower fence is ahead of the keys. Thread-safety: as for [`Tree`].
 
 use super::Tree;
 use super::change::{Decision, Remove};
@@ -16,7 +16,9 @@ use super::retry::{Retry, Stop};
 use super::write::Written;
 use crate::error::Result;
 use crate::node::{Leaf, plain_leaf};
-use crate::page::{Access, ExclusivePage, OptimisticPage, PagePool, Pages, Restart, SharedPage};
+use crate::page::{
+    Access, EpochStay, ExclusivePage, OptimisticPage, PagePool, Pages, Restart, SharedPage,
+};
 use crate::types::Purpose;
 use crate::wait::Waiting;
 use crate::wal::RECORD_HEADER_BYTES;
@@ -112,20 +114,22 @@ impl<P: Pages> Tree<P> {
         let mut retry = Retry::new(&*self.pool, self.root, Access::Point, &waiting);
         let mut scratch = Vec::new();
         loop {
-            if retry.is_latched() {
-                match self.share_leaf(end.target(), retry.patience()) {
-                    Ok(page) => copy_of(page.bytes(), &mut scratch),
-                    Err(restart) => {
-                        retry.after(restart)?;
-                        continue;
-                    }
+            let is_latched = retry.is_latched();
+            let latched = |target: Target<'_>, empty: &mut Vec<_>, scratch: &mut Vec<u8>| {
+                if !is_latched {
+                    return Ok(None);
                 }
-                if let Some(record) = end.of(&mut scratch) {
-                    return Ok(Some(record));
+                let page = self.share_leaf(target, retry.patience())?;
+                copy_of(page.bytes(), scratch);
+                let record = end.of(scratch);
+                if record.is_some() {
+                    empty.iter().try_for_each(OptimisticPage::validate)?;
                 }
-            }
-            match self.look(end, &mut scratch) {
-                Ok(found) => return Ok(found.map(|found| found.record)),
+                Ok(record)
+            };
+            match self.find_end(end, &mut scratch, latched, |found| Ok::<_, Restart>(found.record))
+            {
+                Ok(record) => return Ok(record),
                 Err(restart) => retry.after(restart)?,
             }
         }
@@ -133,25 +137,43 @@ impl<P: Pages> Tree<P> {
 
     /// Reads an end. What it returns was there at one moment.
     fn look(&self, end: End, scratch: &mut Vec<u8>) -> Result<Option<Found<'_, P>>, Restart> {
+        self.find_end(end, scratch, |_, _, _| Ok(None), Ok)
+    }
+
+    /// Goes from leaf to leaf up to the first one that has a record: of a leaf, `latched` may find that with its latch, with those before it, which
+    /// have none, and else `seen` gets what was there at one moment. `None`: there is no record.
+    fn find_end<'t, T, E: From<Restart>>(
+        &'t self,
+        end: End,
+        scratch: &mut Vec<u8>,
+        mut latched: impl FnMut(
+            Target<'_>,
+            &mut Vec<OptimisticPage<'t, P>>,
+            &mut Vec<u8>,
+        ) -> Result<Option<T>, E>,
+        seen: impl FnOnce(Found<'t, P>) -> Result<T, E>,
+    ) -> Result<Option<T>, E> {
         let mut empty: Vec<OptimisticPage<'_, P>> = Vec::new();
         let (mut before, mut fence) = (Vec::new(), Vec::new());
         let mut target = end.target();
         loop {
+            if let Some(found) = latched(target, &mut empty, scratch)? {
+                return Ok(Some(found));
+            }
             let page = self.reach(target, 0)?.page;
             page.note_use();
             scratch.resize(self.pool.page_bytes(), 0);
             page.bytes().copy(0, scratch);
             page.validate()?;
-            let record = end.of(scratch);
+            if let Some(record) = end.of(scratch) {
+                empty.iter().try_for_each(OptimisticPage::validate)?;
+                return seen(Found { page, empty, record }).map(Some);
+            }
             std::mem::swap(&mut before, &mut fence);
             fence.clear();
-            let behind = match record {
-                Some(_) => None,
-                None => end.behind(&plain_leaf(scratch), &mut fence),
-            };
-            if record.is_some() || behind.is_none() {
+            if end.behind(&plain_leaf(scratch), &mut fence).is_none() {
                 empty.iter().try_for_each(OptimisticPage::validate)?;
-                return Ok(record.map(|record| Found { page, empty, record }));
+                return Ok(None);
             }
             // Whatever damage says, no walk goes round in a circle.
             let is_further = match end {
@@ -160,7 +182,7 @@ impl<P: Pages> Tree<P> {
                 End::Last => fence < before,
             };
             if !is_further {
-                return Err(Restart::Corrupt(page.id()));
+                return Err(Restart::Corrupt(page.id()).into());
             }
             empty.push(page);
             target = match end {
@@ -239,7 +261,7 @@ impl<P: PagePool> Tree<P> {
         Ok((Taken::Record(record), is_sparse || has_empty))
     }
 
-    /// Waits for the outermost leaf. `None`: it has no record.
+    /// Waits for the leaf that has the record. `None`: none has one.
     #[cold]
     fn take_latched(
         &self,
@@ -249,19 +271,24 @@ impl<P: PagePool> Tree<P> {
         retry: &mut Retry<'_, P>,
     ) -> Result<Option<(Taken, bool)>, Stop> {
         let stay = self.enter_to_take(retry.waiting())?;
-        let mut page = self.lock_leaf_at(end.target(), retry.patience())?;
-        copy_of(page.bytes(), scratch);
-        let record = end.of(scratch);
-        let Some(record) = record else {
-            page.release_unchanged();
-            return Ok(None);
+        let mut latched = |target: Target<'_>, empty: &mut Vec<_>, scratch: &mut Vec<u8>| {
+            let mut page = self.lock_leaf_at(target, retry.patience())?;
+            copy_of(page.bytes(), scratch);
+            let Some(record) = end.of(scratch) else {
+                page.release_unchanged();
+                return Ok(None);
+            };
+            let held: Result<Vec<SharedPage<'_, P>>, Restart> =
+                std::mem::take(empty).into_iter().map(OptimisticPage::share).collect();
+            if held.is_err() || !accept(&record.0, &record.1) {
+                page.release_unchanged();
+                return held.map(|_| Some((Taken::Refused(record), false))).map_err(Stop::from);
+            }
+            let is_sparse = self.take_out(&mut page, &record.0, (&stay, true))?;
+            Ok(Some((Taken::Record(record), is_sparse)))
         };
-        if !accept(&record.0, &record.1) {
-            page.release_unchanged();
-            return Ok(Some((Taken::Refused(record), false)));
-        }
-        let is_sparse = self.take_out(&mut page, &record.0, (&stay, true))?;
-        Ok(Some((Taken::Record(record), is_sparse)))
+        // A record that came to a leaf after its latch was let go of is taken by the next try.
+        self.find_end(end, scratch, &mut latched, |_| Err(Restart::Conflict.into()))
     }
 
     /// With room in the log for the removal of any key.
@@ -281,6 +308,10 @@ impl<P: PagePool> Tree<P> {
         key: &[u8],
         entered: (&P::EpochGuard<'_>, bool),
     ) -> Result<bool, Restart> {
+        if !plain_leaf(page.bytes()).is_in_order() {
+            // The next record is to be taken, too, and need not be looked for in a copy that is sorted again.
+            Leaf::put_in_order(page.write(entered.0.epoch()));
+        }
         let at = plain_leaf(page.bytes()).find(key);
         if !at.found {
             // A damaged leaf: its key is not where it should be.

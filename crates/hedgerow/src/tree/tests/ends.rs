@@ -1,7 +1,10 @@
 //! The ends of the order: against a map in every layout, by threads that take them all, and beside leaves without records.
 
+use super::super::descend::Target;
+use super::super::retry::Patience;
 use super::super::{End, Taken, Tree};
 use super::{TINY_PAGE, absent, assert_clean, policies, random_key, tiny};
+use crate::node::plain_leaf;
 use crate::page::{FrameHead, Frames};
 use crate::testing::MemoryPool;
 use crate::testing::environment::fresh_seed;
@@ -11,7 +14,9 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicU64, Ordering};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::{spawn_named, yield_now};
+use hedgerow_sync::primitive::time::Moment;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const ENDS: [End; 2] = [End::First, End::Last];
 
@@ -185,4 +190,52 @@ fn a_record_that_comes_to_an_empty_leaf_is_not_passed_over() {
         assert_eq!(pair, [key(0), key(50)], "round {at}");
     }
     drop(latch);
+}
+
+/// So it is beside threads that append: the last leaf, whose lower fence is ahead of the keys, is empty, and they keep the one before it busy.
+#[test]
+fn who_meets_others_waits_for_the_leaf_that_has_the_record_though_an_empty_one_lies_before_it() {
+    let tree = tiny();
+    let key = |number: u64| number.to_be_bytes();
+    for number in 0..60 {
+        tree.put(&key(number), &[7; 30]).unwrap();
+    }
+    // Merges wait for the root.
+    let root = tree.pool().translate(tree.root()).unwrap();
+    let held = tree.pool().head(root).latch().shared();
+    let hasty = tree.clone().with_wait(Wait::Never);
+    let (mut least, mut most) = (0, 59);
+    for _ in 0..15 {
+        hasty.remove(&key(least)).unwrap();
+        hasty.remove(&key(most)).unwrap();
+        (least, most) = (least + 1, most - 1);
+    }
+    drop(held);
+    let forever = Wait::Forever.begin();
+    let patience = Patience::new(&forever);
+    let ends = [(End::First, Target::Key(b""), least), (End::Last, Target::Last, most)];
+    for (end, outermost, left) in ends {
+        for takes in [false, true] {
+            let empty = tree.share_leaf(outermost, &patience).unwrap();
+            assert_eq!(plain_leaf(empty.bytes()).count(), 0, "{end:?} has an empty leaf");
+            drop(empty);
+            let page = tree.lock_leaf_at(Target::Key(&key(left)), &patience).unwrap();
+            let reader = {
+                let tree = tree.clone();
+                let run = move || match takes {
+                    false => tree.end(end).unwrap().unwrap().0,
+                    true => take(&tree, end).unwrap().0,
+                };
+                spawn_named("reader", run).unwrap()
+            };
+            let latch = tree.pool().head(page.frame()).latch();
+            let since = Moment::now();
+            while !latch.is_awaited() {
+                assert!(since.elapsed() < Duration::from_secs(20), "{end:?} is not waited for");
+                yield_now();
+            }
+            page.release_unchanged();
+            assert_eq!(reader.join().unwrap(), key(left));
+        }
+    }
 }
