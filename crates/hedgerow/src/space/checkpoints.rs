@@ -157,6 +157,11 @@ impl Checkpoints {
         self.due.lock().closing
     }
 
+    /// Whether a checkpoint is wanted that has not begun.
+    pub fn is_wanted(&self) -> bool {
+        self.due.lock().wanted
+    }
+
     /// Whether there is no room for more changes of the map before a checkpoint.
     pub fn is_delta_full(&self) -> bool {
         self.is_delta_full.load(Acquire)

@@ -79,7 +79,7 @@ impl Shared {
 
     /// Settles the store. `None`: it is settled, and there is nothing to do before something is changed.
     fn settle_idle(&self, slots: &SlotStore) -> Result<Option<Activity>> {
-        let settled = self.try_settle_idle();
+        let settled = self.try_settle_idle(slots);
         // What was moved is no change; whatever is dirty after this was changed by somebody else.
         slots.checkpoints().forget_changes();
         let now = self.activity(slots);
@@ -88,22 +88,26 @@ impl Shared {
     }
 
     /// True: there was nothing left to write in the end.
-    fn try_settle_idle(&self) -> Result<bool> {
+    fn try_settle_idle(&self, slots: &SlotStore) -> Result<bool> {
         self.pool.log().map_or(Ok(()), |log| log.flush_to_cut())?;
         // Not as if it was asked for: the log keeps its first places, to which it is to go back.
         self.checkpoint(false)?;
         let is_drawn_in = self.pool.log().map_or(Ok(true), |log| log.draw_in())?;
-        Ok(self.checkpoint_as_asked()? && is_drawn_in)
+        // Nobody else takes the checkpoints that writers may wait for meanwhile.
+        Ok(self.checkpoint_until(&|| slots.checkpoints().is_wanted())? && is_drawn_in)
     }
 
     /// Makes everything that was changed before durable. If there was nothing, brings the file near to the size of what
     /// is in it; then this is true.
     pub(super) fn checkpoint_as_asked(&self) -> Result<bool> {
+        self.checkpoint_until(&|| false)
+    }
+
+    /// The same; moves no more values once `is_wanted` says that there is something else to do.
+    fn checkpoint_until(&self, is_wanted: &dyn Fn() -> bool) -> Result<bool> {
         let mut is_idle = self.checkpoint(true)?;
         let mut passes = 0;
-        let is_closing =
-            || self.slots.as_ref().is_some_and(|slots| self.is_closed_with_gaps(slots));
-        while is_idle && passes < MOST_PASSES && !is_closing() && self.move_large_values()? {
+        while is_idle && passes < MOST_PASSES && self.move_large_values(is_wanted)? {
             // The first has the records, and frees what they referred to before; the second cuts it off.
             self.checkpoint(true)?;
             is_idle = self.checkpoint(true)?;
@@ -204,7 +208,8 @@ mod tests {
             store.shared.checkpoint(false).unwrap();
             assert!(log.draw_in().unwrap());
         } else {
-            assert!(store.shared.try_settle_idle().unwrap());
+            let slots = store.shared.slots.as_ref().unwrap();
+            assert!(store.shared.try_settle_idle(slots).unwrap());
             assert!(log_bytes(&disk).unwrap().len() < long / 4, "the log has gone back");
         }
         let settling = disk.take_states();
@@ -226,7 +231,7 @@ mod tests {
                     .unwrap_or_else(|error| panic!("{context}: {error}"));
                 assert!(records_of(&again, round, &context) >= least, "{context}");
                 // And it comes to rest again.
-                again.shared.try_settle_idle().unwrap();
+                again.shared.try_settle_idle(again.shared.slots.as_ref().unwrap()).unwrap();
                 let left = left.crash(seed);
                 drop(again);
                 let again = Store::open(&options(), &left, path(), OpenHow::Existing).unwrap();

@@ -24,6 +24,8 @@ use std::ops::ControlFlow;
 
 /// Values of a pass.
 const PASS_VALUES: usize = 1024;
+/// Records of a walk after which it is asked whether to go on.
+const ASKED_EVERY: usize = 256;
 /// Part of the file, and zones, by which it may be longer than what is in it.
 const SPARE_PART: u64 = 32;
 const SPARE_ZONES: u64 = 2;
@@ -45,13 +47,15 @@ impl Far {
 }
 
 impl Shared {
-    /// Moves large values that keep the file long; true if any were moved. After a checkpoint that had nothing to do.
+    /// Moves large values that keep the file long; true if any were moved. After a checkpoint that had nothing to do. Ends soon once
+    /// `is_wanted` says that there is something else to do: within a walk, between two values, and within a long one.
     ///
     /// Errors: those of reads and changes, but for want of room or memory, and for whom it would have to wait, which end it.
-    pub(in crate::store) fn move_large_values(&self) -> Result<bool> {
+    pub(in crate::store) fn move_large_values(&self, is_wanted: &dyn Fn() -> bool) -> Result<bool> {
         let Some(slots) = self.slots.as_ref().filter(|slots| slots.has_stored_forms()) else {
             return Ok(false);
         };
+        let ends = || is_wanted() || self.is_closed_with_gaps(slots);
         let Some(end_zone) = wanted_end(slots) else { return Ok(false) };
         // A load that was not finished has no log; one that begins later is met by each value (`copy_and_swap`).
         if !self.catalogue.loading()?.is_empty() {
@@ -63,12 +67,8 @@ impl Shared {
         }
         let (mut moved, mut in_vain) = (false, true);
         let mut budget_bytes = self.pool.budget().limit_bytes();
-        for far in self.far_values(slots, end_zone)? {
-            if self.is_closed_with_gaps(slots) {
-                in_vain = false;
-                break;
-            }
-            match self.move_value(slots, &far, end_zone) {
+        for far in self.far_values(slots, end_zone, &ends)? {
+            match self.move_value(slots, &far, end_zone, &ends) {
                 Ok(true) => {
                     moved = true;
                     budget_bytes = budget_bytes.saturating_sub(far.extent.len_bytes);
@@ -91,7 +91,11 @@ impl Shared {
                     _ => return Err(error),
                 },
             }
+            if ends() {
+                break;
+            }
         }
+        in_vain &= !ends();
         if !moved && in_vain {
             // A walk through everything, which would find the same.
             *self.large_in_vain.lock() = Some(state);
@@ -99,20 +103,26 @@ impl Shared {
         Ok(moved)
     }
 
-    /// Values of which a part lies at `end_zone` or behind.
+    /// Values of which a part lies at `end_zone` or behind; those that were found when `ends` said so.
     pub(in crate::store) fn far_values(
         &self,
         slots: &SlotStore,
         end_zone: u32,
+        ends: &dyn Fn() -> bool,
     ) -> Result<Vec<Far>> {
         let per_zone = u64::from(slots.state().zones.geometry().units_per_zone());
         let end_unit = u64::from(end_zone) * per_zone;
         let mut all = Vec::new();
+        let mut looked_at = 0;
         for (_, tree, is_dropping) in self.catalogue.trees()? {
             if is_dropping {
                 continue;
             }
             let walked = tree.scan().visit(|key, value| {
+                looked_at += 1;
+                if looked_at % ASKED_EVERY == 0 && ends() {
+                    return ControlFlow::Break(());
+                }
                 if let Stored::Extent(extent) = read_stored(value)
                     && extent.runs.iter().any(|run| run.unit + u64::from(run.units) > end_unit)
                     && slots.state().zones.check_extent(&extent).is_ok()
@@ -124,10 +134,11 @@ impl Shared {
                         keep_farthest(&mut all, slots);
                     }
                 }
-                ControlFlow::<()>::Continue(())
+                ControlFlow::Continue(())
             });
             match walked {
                 Err(error) if error.kind() == ErrorKind::KeyspaceDropped => {}
+                Ok(ControlFlow::Break(())) => break,
                 other => drop(other?),
             }
         }
@@ -135,12 +146,14 @@ impl Shared {
         Ok(all)
     }
 
-    /// Moves one value below `end_zone`, or at least away from the end; false if there is no room for it there, or it has changed.
+    /// Moves one value below `end_zone`, or at least away from the end; false if there is no room for it there, it has changed,
+    /// or `ends` has said so.
     pub(in crate::store) fn move_value(
         &self,
         slots: &Arc<SlotStore>,
         far: &Far,
         end_zone: u32,
+        ends: &dyn Fn() -> bool,
     ) -> Result<bool> {
         // As below, before anything is copied in vain.
         if *self.loads.lock() > 0 {
@@ -163,7 +176,7 @@ impl Shared {
         }
         let Some(runs) = runs else { return Ok(false) };
         let copy = Extent { runs: runs.into(), ..far.extent.clone() };
-        let swapped = self.copy_and_swap(slots, far, &reference, &copy);
+        let swapped = self.copy_and_swap(slots, far, &reference, &copy, ends);
         drop(reading);
         if !matches!(swapped, Ok(true)) {
             slots.discard_extent(&copy.runs);
@@ -177,12 +190,16 @@ impl Shared {
         far: &Far,
         reference: &[u8],
         copy: &Extent,
+        ends: &dyn Fn() -> bool,
     ) -> Result<bool> {
         let geometry = slots.state().zones.geometry();
         let mut loan = slots.lend(CHUNKS_AT_ONCE, LoanFor::Call, &Waiting::Forever)?;
         let chunk = chunk_bytes(geometry) as usize;
         let (mut next, chunks) = (0, copy.chunks(geometry));
         while next < chunks {
+            if ends() {
+                return Ok(false);
+            }
             // The copy's runs are cut elsewhere.
             let follow = copy.place(geometry, next).follow as usize + 1;
             let most = loan.len().min(follow * chunk);

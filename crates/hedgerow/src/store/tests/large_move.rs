@@ -7,6 +7,7 @@ use crate::testing::sim::{CallKind, Fault};
 use crate::types::Epoch;
 use crate::wal::{Record, ScanFrom, read_header, scan};
 use hedgerow_sync::primitive::time::Moment;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 const COUNT: usize = 40;
@@ -100,23 +101,49 @@ fn nothing_is_moved_while_a_load_is_under_way_which_no_log_has() {
     assert_is_short(&store, "when it was loaded");
 }
 
+/// The thread that moves values is the one that takes checkpoints, and writers may want one meanwhile.
+#[test]
+fn moving_ends_as_soon_as_a_checkpoint_is_wanted_and_goes_on_later() {
+    let mut some = 0;
+    for after in 0_usize..30 {
+        let (_, store, wrens) = long();
+        for n in 0..1000 {
+            wrens.put(format!("wren {n}").as_bytes(), b"short").unwrap();
+        }
+        store.shared.checkpoint(true).unwrap();
+        let long = store.file_bytes();
+        let asked = Cell::new(0);
+        let is_wanted = || asked.replace(asked.get() + 1) >= after;
+        let moved = store.shared.move_large_values(&is_wanted).unwrap();
+        some += usize::from(moved && asked.get() > after);
+        let more = asked.get().saturating_sub(after);
+        assert!(more <= 4, "{more} steps more after {after}");
+        assert_has_all(&store);
+        shrink(&store).unwrap();
+        let short = store.file_bytes();
+        assert!(short < long * 9 / 10, "after {after}: {long} bytes became {short}");
+        assert!(is_clean(&store), "after {after}");
+    }
+    assert!(some > 0, "none ended between two values");
+}
+
 /// The walk that finds values ends before a load begins, and moves them while the load is under way, or after its mark was
 /// taken away and before it is durable.
 #[test]
 fn a_value_that_was_found_before_a_load_is_not_moved_beside_it() {
     let (_, store, _) = long();
     let slots = store.shared.slots.as_ref().unwrap();
-    let found = store.shared.far_values(slots, 1).unwrap();
+    let found = store.shared.far_values(slots, 1, &|| false).unwrap();
     assert!(!found.is_empty());
     let robins = store.create_keyspace("robins").unwrap();
     let loaded: Result<()> = store.bulk_load("robins", &robins, || {
         for far in &found {
-            assert!(!store.shared.move_value(slots, far, 1)?, "while it is loaded");
+            assert!(!store.shared.move_value(slots, far, 1, &|| false)?, "while it is loaded");
         }
         Ok(())
     });
     loaded.unwrap();
-    let moved = |far| store.shared.move_value(slots, far, 1).unwrap();
+    let moved = |far| store.shared.move_value(slots, far, 1, &|| false).unwrap();
     assert!(found.iter().any(moved), "when it was loaded");
     assert_has_all(&store);
     assert!(is_clean(&store));
@@ -136,9 +163,9 @@ fn the_log_says_of_a_move_that_the_value_is_the_one_of_before() {
     }
     store.checkpoint().unwrap();
     let slots = store.shared.slots.as_ref().unwrap();
-    let found = store.shared.far_values(slots, 1).unwrap();
+    let found = store.shared.far_values(slots, 1, &|| false).unwrap();
     let start = store.log().unwrap().tail();
-    let move_it = |far| store.shared.move_value(slots, far, 1).unwrap();
+    let move_it = |far| store.shared.move_value(slots, far, 1, &|| false).unwrap();
     let moved = found.iter().map(move_it).filter(|is_moved| *is_moved).count();
     assert!(moved > 0);
     // The same bytes once more are another value.

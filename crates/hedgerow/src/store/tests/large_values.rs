@@ -176,9 +176,9 @@ fn a_sync_beside_the_last_write_of_a_large_value_that_is_moved_does_not_make_it_
     store.checkpoint().unwrap();
     slots.sync_extents().unwrap();
     let mut moved = 0;
-    for far in &store.shared.far_values(slots, 1).unwrap() {
+    for far in &store.shared.far_values(slots, 1, &|| false).unwrap() {
         *file.slots.lock() = Arc::downgrade(slots);
-        if store.shared.move_value(slots, far, 1).unwrap() {
+        if store.shared.move_value(slots, far, 1, &|| false).unwrap() {
             file.assert_is_due(slots);
             moved += 1;
         }
