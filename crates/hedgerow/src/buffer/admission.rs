@@ -12,8 +12,9 @@
 //! nobody else is let in: those inside leave, and then there is room. It never asks for more places than there are, or else
 //! it waits until it is alone.
 //!
-//! One thread may go ahead of all others: verification keeps writers out while it reads, and those of
-//! them that were let in before wait for it. Its own frames are among those for everybody.
+//! Two threads may go ahead of all others. Whoever keeps writers out while it reads, such as verification: those of
+//! them that were let in before wait for it. And whoever keeps checkpoints out while it changes names: those that were let in may wait
+//! for a checkpoint. Their own frames are among those for everybody.
 //! `Send + Sync`.
 
 use crate::error::Result;
@@ -36,8 +37,8 @@ struct State {
     inside: usize,
     /// Operations that wait for more than one place.
     large: usize,
-    /// The thread that does not wait.
-    ahead: Option<usize>,
+    /// The threads that do not wait.
+    ahead: [Option<usize>; 2],
 }
 
 impl State {
@@ -77,7 +78,7 @@ impl Admission {
         let mut outcome = Ok(());
         while outcome.is_ok()
             && state.is_full(operations(frames()), places)
-            && state.ahead != Some(thread::id())
+            && !state.ahead.contains(&Some(thread::id()))
         {
             outcome = waiting.wait_on(&self.left, &mut state);
         }
@@ -111,12 +112,14 @@ impl Admission {
         }
     }
 
-    /// Lets the calling thread in without waiting until this is dropped, one operation at a time. One
-    /// caller at a time (the checkpoint lock sees to that).
+    /// Lets the calling thread in without waiting until this is dropped, one operation at a time. Two
+    /// callers at a time (the locks of checkpoints and of names see to that).
     pub fn go_ahead(&self) -> Ahead<'_> {
-        let before = self.state.lock().ahead.replace(thread::id());
-        assert!(before.is_none(), "one thread ahead of all others");
-        Ahead { admission: self }
+        let mut state = self.state.lock();
+        let free = state.ahead.iter().position(Option::is_none);
+        let place = free.expect("two threads ahead of all others");
+        state.ahead[place] = Some(thread::id());
+        Ahead { admission: self, place }
     }
 }
 
@@ -124,11 +127,12 @@ impl Admission {
 #[must_use]
 pub struct Ahead<'a> {
     admission: &'a Admission,
+    place: usize,
 }
 
 impl Drop for Ahead<'_> {
     fn drop(&mut self) {
-        self.admission.state.lock().ahead = None;
+        self.admission.state.lock().ahead[self.place] = None;
     }
 }
 
@@ -177,25 +181,32 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_goes_ahead_of_a_full_house() {
+    fn two_threads_go_ahead_of_a_full_house() {
         const PATIENCE: Duration = Duration::from_secs(20);
         let admission = Arc::new(Admission::new());
         admission.enter(|| 32, 1, &Waiting::Forever).unwrap();
         admission.enter(|| 32, 1, &Waiting::Forever).unwrap();
         let (comes, came) = channel();
-        let verifying = {
-            let admission = admission.clone();
-            let verify = move || {
+        let (both, other) = (Arc::new(AtomicUsize::new(0)), comes.clone());
+        let ahead = [comes, other].map(|comes| {
+            let (admission, both) = (admission.clone(), both.clone());
+            let run = move || {
                 let ahead = admission.go_ahead();
+                both.fetch_add(1, Relaxed);
+                while both.load(Relaxed) < 2 {
+                    thread::yield_now();
+                }
                 admission.enter(|| 32, 1, &Waiting::Forever).unwrap();
                 admission.leave(1);
                 drop(ahead);
                 comes.send(()).unwrap();
             };
-            thread::spawn_named("verifying", verify).unwrap()
-        };
-        assert!(came.recv_timeout(PATIENCE).is_ok(), "it waits for those who wait for it");
-        verifying.join().unwrap();
+            thread::spawn_named("ahead", run).unwrap()
+        });
+        for thread in ahead {
+            assert!(came.recv_timeout(PATIENCE).is_ok(), "it waits for those who wait for it");
+            thread.join().unwrap();
+        }
         admission.leave(1);
         admission.leave(1);
         assert_eq!(admission.state.lock().inside, 0);

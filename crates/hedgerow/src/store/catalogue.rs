@@ -304,6 +304,8 @@ impl Catalogue {
         // The record of the log as well: it lies behind the checkpoint exactly if the id does.
         let _creating = self.creating.lock();
         let _hindered = self.pool.slots().map(|slots| slots.checkpoints().hinder());
+        // Those who are inside may wait for a checkpoint, which this keeps out.
+        let _ahead = self.pool.go_ahead();
         let id = id.map_or(self.next_tree.load(Acquire), |id| id.0);
         let next = id.checked_add(1).ok_or_else(|| {
             Error::new(ErrorKind::TooManyKeyspaces, "all ids of keyspaces have been used")

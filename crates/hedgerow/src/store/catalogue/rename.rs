@@ -86,6 +86,7 @@ impl Catalogue {
     ) -> Result<()> {
         let _creating = self.creating.lock();
         let _hindered = self.pool.slots().map(|slots| slots.checkpoints().hinder());
+        let _ahead = self.pool.go_ahead();
         let mut names = self.names.write();
         let put =
             |name: &str, record: Record| self.tree.put_to_free(name.as_bytes(), &record.encode());

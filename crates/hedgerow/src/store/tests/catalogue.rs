@@ -1,11 +1,13 @@
 //! The catalogue: records that no build has written, loads that overlap, and creations that fail.
 
 use super::*;
+use crate::page::{Pages, PoolSession};
 use crate::store::Catalogue;
 use crate::testing::sim::{CallKind, Fault};
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
 use std::ops::ControlFlow;
+use std::sync::mpsc::channel;
 
 fn record(version: u8, state: u8, tree: u32, root: u32) -> Vec<u8> {
     let mut bytes = vec![version, state];
@@ -255,4 +257,38 @@ fn an_opening_that_cannot_read_what_is_dropped_leaves_it_to_the_next() {
         }
     }
     assert!(passed > 50, "{passed} openings passed over it, {refused} were refused");
+}
+
+/// Those who have all places in the pool may wait for room in the log, and that for a checkpoint, which waits for this.
+#[test]
+fn names_are_changed_though_all_places_in_the_pool_are_taken() {
+    let disk = SimDisk::new(1);
+    let store = Arc::new(open(&options(), &disk, OpenHow::New).unwrap());
+    store.create_keyspace("wrens").unwrap();
+    let (tell, told) = channel();
+    let pool = store.shared.pool.clone();
+    let waiting = crate::Wait::Never.begin();
+    let mut inside = Vec::new();
+    loop {
+        let mut session = pool.session_within(&waiting);
+        match session.reserve(1) {
+            Ok(()) => inside.push(session),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+                break;
+            }
+        }
+    }
+    let changes = {
+        let store = store.clone();
+        let change = move || {
+            store.create_keyspace("robins").unwrap();
+            store.rename_keyspace("wrens", "owls").unwrap();
+            tell.send(()).unwrap();
+        };
+        thread::spawn_named("changes", change).unwrap()
+    };
+    assert!(told.recv_timeout(Duration::from_secs(20)).is_ok(), "it waits for them");
+    drop(inside);
+    changes.join().unwrap();
 }
