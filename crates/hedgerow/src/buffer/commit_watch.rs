@@ -7,9 +7,6 @@
 //!
 //! Only the checkpoint under way asks. `Send`.
 
-use crate::buffer::pool::BufferPool;
-use crate::error::Result;
-use crate::space::slot_store::SlotStore;
 use crate::storage::WriteRequest;
 
 /// What is written with one call while commits come.
@@ -34,7 +31,7 @@ impl CommitWatch {
     }
 
     /// Whether the next batch is to be written in parts.
-    fn expects_commits(&mut self, awaited: u64) -> bool {
+    pub(super) fn expects_commits(&mut self, awaited: u64) -> bool {
         if std::mem::replace(&mut self.awaited, awaited) != awaited {
             self.batches = BATCHES_AFTER;
         }
@@ -44,37 +41,8 @@ impl CommitWatch {
     }
 }
 
-impl BufferPool {
-    /// Flushes of the log that somebody has waited for.
-    pub(super) fn awaited_flushes(&self) -> u64 {
-        self.log().map_or(0, |log| log.awaited())
-    }
-
-    /// Writes a batch of a checkpoint; calls `beside` once, while it is under way.
-    ///
-    /// Errors: those of writing. Some of it may be written then.
-    pub(super) fn write_for_checkpoint(
-        &self,
-        slots: &SlotStore,
-        requests: &[WriteRequest<'_>],
-        beside: &mut dyn FnMut(),
-    ) -> Result<()> {
-        let expects = self.log().is_some()
-            && self.handed.watch.lock().expects_commits(self.awaited_flushes());
-        if !expects {
-            return slots.file().write_batch_beside(requests, beside);
-        }
-        let parts = parts(requests);
-        let mut groups = groups(&parts);
-        if let Some(first) = groups.next() {
-            slots.file().write_batch_beside(first, beside)?;
-        }
-        groups.try_for_each(|group| slots.file().write_batch(group))
-    }
-}
-
 /// The same writes, none longer than a part.
-fn parts<'b>(requests: &[WriteRequest<'b>]) -> Vec<WriteRequest<'b>> {
+pub(super) fn parts<'b>(requests: &[WriteRequest<'b>]) -> Vec<WriteRequest<'b>> {
     let parts_of = |request: &WriteRequest<'b>| {
         let from = request.offset_bytes;
         let part = move |(number, buf)| WriteRequest {
@@ -87,7 +55,9 @@ fn parts<'b>(requests: &[WriteRequest<'b>]) -> Vec<WriteRequest<'b>> {
 }
 
 /// Neighbours that are a part together.
-fn groups<'r, 'b>(parts: &'r [WriteRequest<'b>]) -> impl Iterator<Item = &'r [WriteRequest<'b>]> {
+pub(super) fn groups<'r, 'b>(
+    parts: &'r [WriteRequest<'b>],
+) -> impl Iterator<Item = &'r [WriteRequest<'b>]> {
     let mut rest = parts;
     std::iter::from_fn(move || {
         let mut bytes = 0;

@@ -13,13 +13,14 @@
 //! is owed, waiting for latches; see `hand_over.rs`). Each page of a batch is independent, so an error in
 //! the middle loses nothing: what was not marked clean is dirty.
 
+use crate::buffer::commit_watch::{groups, parts};
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::header;
 use crate::page::{FrameId, Frames};
 use crate::space::image_batch::{make_images, requests};
 use crate::space::slot_store::SlotStore;
-use crate::storage::AlignedBuffer;
+use crate::storage::{AlignedBuffer, WriteRequest};
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::{ExclusiveGuard, Version};
 use hedgerow_sync::primitive::atomic::AtomicUsize;
@@ -255,6 +256,33 @@ impl BufferPool {
             std::mem::swap(&mut full, &mut spare);
         }
         Ok(recorded + written.map_or(0, |batch| self.record(batch, Manner::Flush)))
+    }
+
+    /// Flushes of the log that somebody has waited for.
+    pub(super) fn awaited_flushes(&self) -> u64 {
+        self.log().map_or(0, |log| log.awaited())
+    }
+
+    /// Writes a batch of a checkpoint; calls `beside` once, while it is under way.
+    ///
+    /// Errors: those of writing. Some of it may be written then.
+    pub(super) fn write_for_checkpoint(
+        &self,
+        slots: &SlotStore,
+        requests: &[WriteRequest<'_>],
+        beside: &mut dyn FnMut(),
+    ) -> Result<()> {
+        let expects = self.log().is_some()
+            && self.handed.watch.lock().expects_commits(self.awaited_flushes());
+        if !expects {
+            return slots.file().write_batch_beside(requests, beside);
+        }
+        let parts = parts(requests);
+        let mut groups = groups(&parts);
+        if let Some(first) = groups.next() {
+            slots.file().write_batch_beside(first, beside)?;
+        }
+        groups.try_for_each(|group| slots.file().write_batch(group))
     }
 
     /// Copies the pages that are dirty and were not changed after `last`, finds slots for the images, and

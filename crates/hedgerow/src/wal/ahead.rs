@@ -40,10 +40,22 @@ impl Log {
     /// while others append, so beside the ring there is as much room in prepared segments. A log that has had less
     /// than that appended needs no more than that.
     pub(super) fn wants_ahead(&self) -> bool {
+        let end = self.places.lock().end();
+        self.is_ahead_by_less_than(1, end)
+    }
+
+    /// Whether half of that is used up, for whoever has just used some: the log's thread may sleep. False while somebody has the
+    /// places, who may be preparing one.
+    pub(super) fn runs_short(&self) -> bool {
+        self.places.try_lock().is_some_and(|places| self.is_ahead_by_less_than(2, places.end()))
+    }
+
+    /// Whether what is prepared up to the segment `end` is less than a part, one over `part`, of what should be.
+    fn is_ahead_by_less_than(&self, part: u64, end: u64) -> bool {
         if self.cannot_prepare_ahead.load(Relaxed) {
             return false;
         }
-        let end = self.segment.first_block(self.places.lock().end());
+        let end = self.segment.first_block(end);
         let needed = block_of(Lsn(self.ring.promised().0 + self.reserved.load(Acquire)));
         let begun = block_of(Lsn(self.cut.load(Relaxed)));
         let mut ahead = self.ring.blocks().min(needed.saturating_sub(begun));
@@ -51,6 +63,7 @@ impl Log {
         if most_ahead > 0 {
             ahead = ahead.min(most_ahead);
         }
+        ahead /= part;
         let bound = self.replay_start.load(Relaxed).saturating_add(self.limit_bytes);
         (needed + ahead).min(block_of(Lsn(bound))) + self.spare_blocks() >= end
     }

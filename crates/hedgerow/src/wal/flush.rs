@@ -28,11 +28,13 @@ impl Log {
             self.tell_of_room(state);
             return;
         }
+        let runs_short = self.runs_short();
         let mut state = self.state.lock();
         state.flushing = false;
         let woken = state.waiters.take_served(self.durable());
-        // They came while this flush was under way, and the thread has left it to this flusher since.
-        if state.waiters.has_task() {
+        // They came while this flush was under way, and the thread has left it to this flusher since. Or so much was written that
+        // somebody would have to wait for a segment before the thread looks by itself.
+        if state.waiters.has_task() || runs_short {
             self.work.notify_all();
         }
         self.tell_of_room(state);
@@ -90,7 +92,7 @@ impl Log {
         if from == to {
             return Ok(());
         }
-        self.ensure_prepared(to)?;
+        let offsets_bytes = self.find_places(from, to)?;
         let durable = self.durable();
         let checkpoint = Epoch(self.checkpoint.load(Relaxed));
         for number in from..to {
@@ -99,14 +101,10 @@ impl Log {
             let used = (PAYLOAD_BYTES - skipped) as u16;
             seal(block, &self.identity, &BlockHeader { number, durable, checkpoint, used });
         }
-        let requests: Vec<WriteRequest<'_>> = {
-            let places = self.places.lock();
-            let request = |number| WriteRequest {
-                offset_bytes: places.offset_bytes(number),
-                buf: flusher.block(number),
-            };
-            (from..to).map(request).collect()
-        };
+        let blocks = (from..to).zip(offsets_bytes);
+        let requests: Vec<WriteRequest<'_>> = blocks
+            .map(|(number, offset_bytes)| WriteRequest { offset_bytes, buf: flusher.block(number) })
+            .collect();
         // Every record of these blocks is there, so what it refers to was written before.
         (self.before_write)()?;
         self.file.write_batch(&requests)?;
@@ -127,6 +125,22 @@ impl Log {
             self.durable.store(written.0, Release);
         }
         Ok(())
+    }
+
+    /// Where these blocks go. The flusher alone. Most flushes go on in the segment of the last one, and do not wait for
+    /// whoever prepares another one meanwhile.
+    fn find_places(&self, from: u64, to: u64) -> Result<Vec<u64>> {
+        let (size, last) = (self.segment, self.segment.segment_of(to - 1));
+        let mut flushed_to = self.flushed_to.lock();
+        if let Some((segment, place)) = *flushed_to
+            && (segment, segment) == (size.segment_of(from), last)
+        {
+            return Ok((from..to).map(|block| size.block_offset_bytes(place, block)).collect());
+        }
+        self.ensure_prepared(to)?;
+        let places = self.places.lock();
+        *flushed_to = Some((last, places.place(last)));
+        Ok((from..to).map(|block| places.offset_bytes(block)).collect())
     }
 
     /// Segments are prepared ahead of what is promised; only what flushes skip could use them up.
@@ -165,6 +179,9 @@ impl Log {
                     self.tell_of_room(state);
                     let mut state = self.state.lock();
                     self.work.wait_for(&mut state, TICK);
+                } else if wants_ahead && self.runs_short() {
+                    drop(state);
+                    self.prepare_ahead();
                 } else if self.becomes_idle() {
                     self.work.wait(&mut state);
                 }

@@ -111,15 +111,15 @@ pub struct Log {
     /// Bytes that batches have reserved and not been promised yet; grows under the lock of `places`.
     pub(super) reserved: AtomicU64,
     /// How long a change has to wait, in nanoseconds, because the log is more than half full, or opening would take long.
-    delay_ns: AtomicU64,
+    pub(super) delay_ns: AtomicU64,
     /// Somebody waits for room: whoever comes now queues up behind. Relaxed: it is about fairness, and the queue is in the state.
     is_queue: AtomicBool,
     /// Of that, what nobody has waited for yet.
     pub(super) owed_ns: AtomicU64,
     /// From which address on whoever appends works it out again.
-    look_at: AtomicU64,
+    pub(super) look_at: AtomicU64,
     /// Times that somebody has.
-    held_up: AtomicU64,
+    pub(super) held_up: AtomicU64,
     /// Flushes that somebody has waited for.
     pub(super) awaited: AtomicU64,
     /// There was no room for a segment that nobody needs yet.
@@ -131,6 +131,8 @@ pub struct Log {
     /// Somebody has asked the log's thread for room.
     pub(super) pressed: AtomicBool,
     pub(super) places: Mutex<Places>,
+    /// The segment of the last flush, and its place. The flusher alone takes it, before `places`.
+    pub(super) flushed_to: Mutex<Option<(u64, u32)>>,
     /// Threads that hold the places, or are about to, in order to write.
     writing_places: AtomicU32,
     pub(super) state: Mutex<State>,
@@ -208,6 +210,7 @@ impl Log {
             idle: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             places: Mutex::new(places),
+            flushed_to: Mutex::new(None),
             writing_places: AtomicU32::new(0),
             state: Mutex::new(State {
                 flushing: false,
@@ -237,9 +240,8 @@ impl Log {
     /// [`Self::promise`], and waits as `waiting` says. Errors: those of it, too; nothing is promised then.
     #[inline]
     pub fn promise_within(&self, len: u64, how: Promised, waiting: &Waiting<'_>) -> Result<()> {
-        let delay_ns = self.delay_ns.load(Relaxed);
-        if delay_ns > 0 && how == Promised::Freely {
-            self.hold_up(delay_ns, waiting);
+        if how == Promised::Freely {
+            self.slow_down(len, waiting);
         }
         let queues = self.is_queue.load(Relaxed) && how == Promised::Freely;
         if queues || !self.try_promise(len, how) {
@@ -249,15 +251,6 @@ impl Log {
             self.look();
         }
         Ok(())
-    }
-
-    /// Works out how long changes wait from now on.
-    #[cold]
-    pub(super) fn look(&self) {
-        self.look_at.store(self.ring.promised().0 + LOOK_BYTES, Relaxed);
-        let pace = (self.on_growth)(self.growth());
-        self.bound_bytes.store(pace.bound_bytes, Relaxed);
-        self.pace(pace.pressure);
     }
 
     #[inline]
@@ -272,34 +265,6 @@ impl Log {
                 promised
             }
         }
-    }
-
-    /// Works out how long changes wait: not at all while the log is less than half full, and ever longer from there
-    /// on, so that the checkpoint that is to make room keeps up before nobody can go on. `pressure` is what
-    /// `on_growth` has said: from zero on longer and longer for that reason, too.
-    fn pace(&self, pressure: f64) {
-        let (used, limit) = self.fill();
-        self.delay_ns.store(delay_ns(used, limit, pressure), Relaxed);
-    }
-
-    /// Waits for `delay_ns`, on the average of all changes: no sleep is as short as that, so whoever makes it enough
-    /// for one sleeps for the others, too. Who may not wait leaves that to them: when the log is full it is told.
-    #[cold]
-    fn hold_up(&self, delay_ns: u64, waiting: &Waiting<'_>) {
-        self.owed_ns.fetch_add(delay_ns, Relaxed);
-        // All of it at once, so that nothing is left to be paid when there is no need any more.
-        let paid = |owed: u64| (owed >= SLEEP_NS).then_some(0);
-        if let Ok(owed) = self.owed_ns.fetch_update(Relaxed, Relaxed, paid) {
-            self.held_up.fetch_add(1, Relaxed);
-            let _stall = Stall::begin(WaitsFor::Log);
-            let time = waiting.nap_of(Duration::from_nanos(owed)).unwrap_or_default();
-            thread::sleep(time);
-        }
-    }
-
-    /// Times that a change slept because the log was more than half full, or opening would have taken long.
-    pub fn held_up(&self) -> u64 {
-        self.held_up.load(Relaxed)
     }
 
     /// Flushes that somebody has waited for.
@@ -439,7 +404,7 @@ impl Log {
         told.wake();
     }
 
-    /// Gives back what was promised and not used.
+    /// Gives back what was promised and not used. Nothing may be latched.
     pub fn take_back(&self, len: u64, how: Promised) {
         if how == Promised::OfReserved {
             // Under the lock, as whenever it grows.
@@ -447,6 +412,10 @@ impl Log {
             self.reserved.fetch_add(len, AcqRel);
         }
         self.ring.take_back(len);
+        // Who waits for room may have waited for this.
+        if self.is_queue.load(Relaxed) {
+            self.tell_of_room(self.state.lock());
+        }
     }
 
     /// Appends a record for which there is a promise; under the latch of the leaf that it is about.
@@ -561,13 +530,14 @@ impl Log {
     /// Lets promises go as far as ring, prepared segments and the limit allow.
     pub(super) fn widen(&self) {
         // Held until the limits are set: nobody reserves meanwhile.
-        let places = match self.places.try_lock() {
-            Some(places) => places,
-            // Who writes does this afterwards. The caller may hold the lock of the state, for which others wait that may give up.
-            None if self.writing_places.load(SeqCst) > 0 => {
-                return;
+        let places = loop {
+            match self.places.try_lock() {
+                Some(places) => break places,
+                // Who writes does this afterwards. The caller may hold the lock of the state, for which others wait that may give up.
+                None if self.writing_places.load(SeqCst) > 0 => return,
+                // Held for a moment, or somebody is about to say that he writes.
+                None => thread::yield_now(),
             }
-            None => self.places.lock(),
         };
         let prepared = self.segment.first_block(places.end());
         // Each record that was promised room may be followed by a flush, which skips the rest of a block.
@@ -604,14 +574,6 @@ impl Log {
     }
 }
 
-/// How long a change waits when the log is full but for nothing: ten thousand a second and thread.
-const LONGEST_DELAY_NS: u64 = 100_000;
-/// So much is appended before it is worked out anew how long changes wait: a thousand changes or so.
-const LOOK_BYTES: u64 = 128 << 10;
-/// How far above its allowance what `on_growth` looks at counts: four times that long.
-const MOST_PRESSURE: f64 = 2.0;
-/// As short a sleep as the system is good for.
-const SLEEP_NS: u64 = 100_000;
 /// How long a writer waits for room in the log.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// And how long before it looks again by itself.
@@ -667,30 +629,4 @@ pub(super) fn unknown(cause: &Error) -> Error {
             "the log could not be written, so it is unknown whether the change is durable: {cause}"
         ),
     )
-}
-
-/// How long a change waits of whose log so much is used; see [`Log::pace`].
-fn delay_ns(used: u64, limit: u64, pressure: f64) -> u64 {
-    let over = used.saturating_sub(limit / 2) as f64 / (limit / 2).max(1) as f64;
-    let over = over.min(1.0).max(pressure.min(MOST_PRESSURE));
-    (over * over * LONGEST_DELAY_NS as f64) as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_wait_the_longer_the_fuller_the_log_is_from_its_half_on() {
-        let of_a_thousand = [(0, 0), (500, 0), (750, 25_000), (875, 56_250), (1000, 100_000)];
-        for (used, delay) in of_a_thousand {
-            assert_eq!(delay_ns(used, 1000, 0.0), delay, "{used}");
-        }
-        assert_eq!(delay_ns(5000, 1000, 0.0), 100_000, "a log that is longer than it may be");
-        assert_eq!(delay_ns(7, 0, 0.0), 100_000, "a log without room");
-        for (pressure, delay) in [(-1.0, 0), (0.5, 25_000), (2.0, 400_000), (9.0, 400_000)] {
-            assert_eq!(delay_ns(100, 1000, pressure), delay, "{pressure}");
-        }
-        assert_eq!(delay_ns(875, 1000, 0.5), 56_250, "the stronger of both reasons");
-    }
 }

@@ -7,7 +7,8 @@
 //! - [`block`]: blocks, segments and the file's first block, with all the arithmetic.
 //! - [`ring`]: the blocks in memory, filled by many writers without a lock.
 //! - [`places`]: where segments lie in the file.
-//! - [`log`] and `flush`: promise, append, write, sync, wait. `reserve`: room for whole batches.
+//! - [`log`] and `flush`: promise, append, write, sync, wait. `reserve`: room for whole batches. `delay`: changes that
+//!   are slowed down.
 //! - `durable`, `waiters`, `tickets`: who waits for the disk, and how they are told.
 //! - `scan`: reading it back; `reread`: single records of it once more.
 //!
@@ -16,6 +17,7 @@
 
 mod ahead;
 pub mod block;
+mod delay;
 mod draw_in;
 mod durable;
 mod flush;

@@ -81,11 +81,13 @@ impl Places {
 
     /// Where a block of a prepared segment lies in the file.
     pub fn offset_bytes(&self, block: u64) -> u64 {
-        let segment = self.size.segment_of(block);
+        self.size.block_offset_bytes(self.place(self.size.segment_of(block)), block)
+    }
+
+    /// The place of a segment that is prepared and kept.
+    pub fn place(&self, segment: u64) -> u32 {
         let index = segment.checked_sub(self.first).expect("a segment is kept while it is written");
-        let place =
-            self.live.get(index as usize).expect("a segment is prepared before it is written");
-        self.size.block_offset_bytes(*place, block)
+        *self.live.get(index as usize).expect("a segment is prepared before it is written")
     }
 
     /// Prepares the next segment. After an error nothing has changed that matters.

@@ -99,7 +99,8 @@ impl Log {
     ///
     /// Errors: `DiskFull`; `Poisoned`; `Closed`; `Timeout`; those of `waiting`. Nothing is reserved then.
     pub fn reserve(&self, len: u64, waiting: &Waiting<'_>) -> Result<Reservation<'_>> {
-        // Slowed down as any change is, and refused when nothing is written any more.
+        // Slowed down as so many changes are, and refused when nothing is written any more.
+        self.slow_down(len, waiting);
         let little = len.min(PAYLOAD_BYTES / 4);
         self.promise_within(little, Promised::Freely, waiting)?;
         self.take_back(little, Promised::Freely);

@@ -216,13 +216,78 @@ fn room_goes_to_waiters_one_by_one_in_the_order_in_which_they_came() {
         }
     }
     for number in 0..WAITERS {
-        log.ring.take_back(MUCH);
-        log.tell_of_room(log.state.lock());
+        log.take_back(MUCH, Promised::Freely);
+        assert_eq!(log.state.lock().queue.len(), WAITERS - number - 1, "one has the room at once");
         assert_eq!(serves.recv().unwrap(), number, "the one who has waited longest");
-        assert_eq!(log.state.lock().queue.len(), WAITERS - number - 1, "and nobody else");
         assert!(serves.try_recv().is_err());
     }
     waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+}
+
+/// The log's thread sleeps for the interval, and commits that flush for themselves wake nobody for it.
+#[test]
+fn what_commits_use_up_is_prepared_again_before_the_interval_ends() {
+    let header = FileHeader { segment: SegmentSize { blocks: 62 }, ..header() };
+    let interval = Duration::from_secs(100_000);
+    let options = LogOptions { ring_blocks: 512, threaded: true, interval, ..options() };
+    let log = begin_as(&SimDisk::new(63), &header, options);
+    let runs = run(&log);
+    let commit = || {
+        put(&log, 1, 100).unwrap();
+        log.flush().unwrap();
+    };
+    for n in 0..2000 {
+        commit();
+        let mut looks = 0;
+        while log.runs_short() {
+            looks += 1;
+            assert!(looks < 4000, "nothing was prepared after {n} commits");
+            thread::sleep(Duration::from_millis(1));
+            if looks % 100 == 0 {
+                commit();
+            }
+        }
+    }
+    log.stop();
+    runs.join().unwrap();
+}
+
+#[test]
+fn a_flush_does_not_wait_for_who_prepares_another_segment() {
+    let header = large_segments();
+    let log = begin_as(&SimDisk::new(65), &header, options());
+    put(&log, 1, 100).unwrap();
+    log.flush().unwrap();
+    let preparing = log.places_to_write();
+    let (tell, told) = channel();
+    let flusher = {
+        let log = log.clone();
+        let flush = move || {
+            put(&log, 2, 100).unwrap();
+            tell.send(log.flush().map(drop)).unwrap();
+        };
+        thread::spawn_named("flusher", flush).unwrap()
+    };
+    let flushed = told.recv_timeout(Duration::from_secs(20));
+    drop(preparing);
+    flushed.expect("it waits").unwrap();
+    flusher.join().unwrap();
+}
+
+#[test]
+fn a_longer_change_is_slowed_down_for_longer() {
+    // A thousandth of a millisecond for a short change.
+    let on_growth = Box::new(|_| Pace { pressure: 0.1, ..Pace::default() });
+    let header = FileHeader { segment: SegmentSize { blocks: 62 }, ..header() };
+    let options = LogOptions { ring_blocks: 64, on_growth, ..options() };
+    let log = begin_as(&SimDisk::new(64), &header, options);
+    log.look();
+    for _ in 0..50 {
+        log.promise(100, Promised::Freely).unwrap();
+    }
+    assert_eq!(log.held_up(), 0, "too little for a sleep");
+    log.promise(16 << 10, Promised::Freely).unwrap();
+    assert_eq!(log.held_up(), 1, "as long as sixty short ones");
 }
 
 /// Most of all where nothing was appended lately, after a checkpoint: then as little is prepared ahead as ever.
