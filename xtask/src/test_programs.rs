@@ -87,7 +87,8 @@ pub fn build_program(mut cargo: Command, package: &str, name: &str) -> Result<Pa
         "--quiet",
         "--message-format=json",
     ]);
-    cargo.args(["-p", package, "--bin", name]);
+    // With the features of the tool, so that its engine is not built again.
+    cargo.args(["-p", "hedgerow-cli", "-p", package, "--bin", name]);
     let said = output_of(&mut cargo, package)?;
     executable(&said, "bin", name).ok_or_else(|| format!("cargo built no {name} of {package}"))
 }

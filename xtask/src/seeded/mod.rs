@@ -42,7 +42,8 @@ usage: cargo xtask seeded-bugs [--only B07,P12] [--share K/N] [--list] [--build]
   --only IDS     these alone
   --share K/N    the K-th of N parts of them, in each of which few programs have to be built
   --list         print the list, and run nothing
-  --build        build models and schedules, of which each share runs some, and run nothing
+  --build        build models and schedules, of which each share runs some, and run nothing; with --share
+                 all that this share runs
   --seconds N    how long a test may take with a bug before it counts as hung, if it takes less than a third
                  of that without one [default: 60]
   --out FILE     append what was found, a line of JSON each";
@@ -240,7 +241,11 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     }
     let models = || MODELS.iter().copied().chain([ENGINE]);
     if arguments.build {
-        return match build_all(root, &models().collect()) {
+        let mut programs: BTreeSet<Program> = models().collect();
+        if arguments.share.1 > 1 {
+            programs.extend(arguments.chosen().iter().map(|bug| bug.suite.program()));
+        }
+        return match build_all(root, &programs) {
             Ok(_) => ExitCode::SUCCESS,
             Err(words) => failure(&words),
         };
