@@ -12,7 +12,7 @@ const JOBS: u64 = 1_000;
 fn main() -> Result<()> {
     let db = Options::new().memory_limit_bytes(32 << 20).in_memory()?;
     let (jobs, done) = (db.keyspace("jobs")?, db.keyspace("done")?);
-    let crashes = AtomicU64::new(0);
+    let (finished, crashes) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| -> Result<()> {
         // Two put jobs, each behind all others.
         let producers: Vec<_> = (0..2)
@@ -35,9 +35,10 @@ fn main() -> Result<()> {
             .collect();
         let workers: Vec<_> = (0..2)
             .map(|_| {
-                let (db, jobs, done, crashes) = (&db, &jobs, &done, &crashes);
+                let (db, jobs, done) = (&db, &jobs, &done);
+                let (finished, crashes) = (&finished, &crashes);
                 scope.spawn(move || -> Result<()> {
-                    while done.count()? < JOBS {
+                    while finished.load(Relaxed) < JOBS {
                         let how = hedgerow::TransactOptions::new().retries(1_000);
                         let taken =
                             db.transact_with(&how, |transaction| -> Result<Option<u64>> {
@@ -52,6 +53,7 @@ fn main() -> Result<()> {
                                     .put(&job, &(number * number).to_be_bytes())?;
                                 Ok(Some(number))
                             })?;
+                        finished.fetch_add(u64::from(taken.is_some()), Relaxed);
                         match taken {
                             // A worker that goes down in the middle: its job is still there.
                             Some(number) if number.is_multiple_of(100) => {

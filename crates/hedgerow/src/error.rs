@@ -68,7 +68,7 @@ pub(crate) const RAISE_LIMIT: &str =
 /// | 40 | `snapshot_too_old` | begin another snapshot; hold it for less time, or raise the memory limit |
 /// | 41 | `conflict` | run the transaction again: [`Database::transact`](crate::Database::transact) does so |
 /// | 42 | `transaction_ended` | begin another one |
-/// | 43 | `transaction_too_large` | divide the transaction; below 1 GiB a larger [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) helps, too |
+/// | 43 | `transaction_too_large` | divide the transaction; below 1 GiB a larger [`Options::log_limit_bytes`](crate::Options::log_limit_bytes) helps, too; without a log a larger memory limit |
 ///
 /// ```
 /// use hedgerow::{ErrorKind, Options};
@@ -137,9 +137,9 @@ pub enum ErrorKind {
     },
     /// Key and value together are larger than this store can hold.
     RecordTooLarge {
-        /// Length of key and value in bytes; of a value that no leaf takes its own, with the part of a long key in front of it.
+        /// Length of key and value in bytes; for a value too long for a leaf, of it and the part of a long key in front.
         len_bytes: usize,
-        /// The longest that fits, of the same.
+        /// The largest such length that fits.
         max_bytes: usize,
     },
     /// A batch is larger than the log's limit allows for.
@@ -203,7 +203,7 @@ pub enum ErrorKind {
     /// The transaction was committed or aborted before.
     TransactionEnded,
     /// The transaction changes more than can be committed: nearly an eighth of [`Options::log_limit_bytes`](crate::Options::log_limit_bytes), and 128 MiB; or, without a log, a sixteenth of
-    /// the memory limit, or more, or read from more leaves, than can be committed at one stroke (as a small [`WriteBatch`](crate::WriteBatch) is).
+    /// the memory limit, or more changes or more leaves read than one stroke takes (as for a small [`WriteBatch`](crate::WriteBatch)).
     TransactionTooLarge {
         /// Bytes of its changes.
         len_bytes: u64,

@@ -103,8 +103,8 @@
 //!
 //! With [`Durability::Buffered`], the default, a change returns at once and is durable within 100 ms. With [`Durability::Sync`]
 //! it is durable when it returns. [`Database::sync`] makes durable what was changed before. A crash of the machine, or a `kill -9` of the
-//! process, may take the last buffered changes, never one from the middle. All this is the log's doing: without one
-//! ([`Options::log`]) only a checkpoint makes changes durable, and stores in memory and temporary ones never are.
+//! process, may take the last buffered changes, never one from the middle. All this needs the log. Without one
+//! ([`Options::log`]) only a checkpoint makes changes durable; stores in memory and temporary ones never are.
 //!
 //! # Errors
 //!

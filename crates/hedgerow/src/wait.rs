@@ -47,7 +47,7 @@ pub enum Wait {
     Forever,
     /// Not at all: a call that would have to sleep fails with [`WouldBlock`](ErrorKind::WouldBlock).
     Never,
-    /// Each call for so long, all its waits together, from its first wait on, or from its begin if it takes several steps. Then it fails with [`Timeout`](ErrorKind::Timeout).
+    /// This long for all waits of one call, from its first wait, or from its start if it takes several steps. Then it fails with [`Timeout`](ErrorKind::Timeout).
     For(Duration),
     /// Until this moment. From then on calls that would have to wait fail with [`Timeout`](ErrorKind::Timeout).
     Until(Instant),
@@ -57,8 +57,8 @@ pub enum Wait {
 
 /// Ends the waits of all calls that have a clone of it: see [`Wait::Cancel`].
 ///
-/// Clones are one token, and tokens are equal if they are one. A token stays cancelled. Cancelling is cheap, wakes nobody, and may be
-/// done in any thread: who sleeps looks every few milliseconds.
+/// Clones are the same token, and only clones are equal. A token stays cancelled. Cancelling is cheap, wakes nobody, and may be
+/// done in any thread: sleepers look every few milliseconds.
 ///
 /// ```
 /// # fn main() -> hedgerow::Result<()> {

@@ -21,7 +21,8 @@ use std::ops::Range;
 /// changes a key several times, the last change counts.
 ///
 /// A small batch is made at one stroke. It may take a quarter of the log's blocks in memory (8 KiB of records
-/// with the smallest memory limit, 512 KiB with 64 MiB, 4 MiB from 1 GiB on) and an eighth of the pool's frames as its leaves. A larger one takes
+/// with the smallest memory limit, 512 KiB with 64 MiB, 4 MiB from 1 GiB on) and an eighth of the pool's frames as its leaves.
+/// While snapshots are open, or transactions that have read, the values that it replaces or removes have to fit half of the memory for old versions, too. A larger one takes
 /// two checkpoints, and is made while the changes of other threads wait; reads go on, and see what was there before until all is done. It may take an eighth of
 /// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes), and 128 MiB at most.
 ///
@@ -114,8 +115,8 @@ impl WriteBatch {
         self.changes.len()
     }
 
-    /// Bytes of keys and values, and 32 for each change: about what [`BatchTooLarge`](ErrorKind::BatchTooLarge) counts, which has a short reference in the place of
-    /// a value that no leaf takes.
+    /// Bytes of keys and values, and 32 for each change: about what [`BatchTooLarge`](ErrorKind::BatchTooLarge) counts, but that counts a short reference for a value too long
+    /// for a leaf.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.bytes.len() as u64 + 32 * self.changes.len() as u64

@@ -179,7 +179,7 @@ impl Cursor {
     }
 
     /// [`Cursor::visit`] without reading large values: for those `each` gets `None`, and may read them with
-    /// [`Keyspace::value_reader`](crate::Keyspace::value_reader).
+    /// [`Records::value_reader`](crate::Records::value_reader) of the keyspace, snapshot or transaction that made the cursor.
     ///
     /// # Errors
     /// Those of [`Cursor::next_record`]; the records before the error were handed over.

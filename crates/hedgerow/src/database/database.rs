@@ -75,8 +75,8 @@ impl Options {
     ///
     /// # Errors
     /// [`FileNotFound`](ErrorKind::FileNotFound); [`NotAStore`](ErrorKind::NotAStore) for any other file, an empty one, or a
-    /// directory; [`Locked`](ErrorKind::Locked), naming the process that holds it where that is known;
-    /// [`LogMissing`](ErrorKind::LogMissing) if the store needs its log and that is gone; [`ForeignLog`](ErrorKind::ForeignLog)
+    /// directory; [`Locked`](ErrorKind::Locked), naming the process that holds it where that is known: after up to a second where it is
+    /// not, and after up to five while one that was killed ends; [`LogMissing`](ErrorKind::LogMissing) if the store needs its log and that is gone; [`ForeignLog`](ErrorKind::ForeignLog)
     /// if another file is at the log's name; [`UpgradeRequired`](ErrorKind::UpgradeRequired);
     /// [`Corrupted`](ErrorKind::Corrupted); [`InvalidOption`](ErrorKind::InvalidOption); [`DiskFull`](ErrorKind::DiskFull),
     /// [`MemoryLimit`](ErrorKind::MemoryLimit) and [`BatchUnfinished`](ErrorKind::BatchUnfinished) if the log cannot be
@@ -339,7 +339,7 @@ impl Database {
 
     /// Drops the keyspace `name` and all its records. Returns whether there was one. Other handles to it get
     /// [`KeyspaceDropped`](ErrorKind::KeyspaceDropped) from then on. Waits as [`Database::create_keyspace`] does. If snapshots are open that no checkpoint has taken over, it takes a checkpoint first. Pages and large values are
-    /// freed before it returns, so the work grows with the keyspace; a damaged page, and what only that leads to, stays, and [`Database::verify`] names it.
+    /// freed before it returns, so the work grows with the keyspace; a damaged page and pages reached only by it stay; [`Database::verify`] names it.
     ///
     /// # Errors
     /// Those of [`Database::create_keyspace`] but for `KeyspaceExists` and `TooManyKeyspaces`. After an error of freeing its pages the keyspace
@@ -606,7 +606,7 @@ impl Database {
     /// `progress` is called now and then, on this thread, with the number of pages copied so far. `Break` ends the call with
     /// `Cancelled`. The copy is written under a temporary name: after an error or a crash there is nothing at the path, or all of it.
     ///
-    /// A checkpoint is taken for this: for large batches that are under way it waits, and new ones wait until it is taken. Its space is not used again before the end: the file grows by what is rewritten in that
+    /// A checkpoint is taken for this: it waits for large batches under way, and new ones wait until it is taken. Its space is not used again before the end: the file grows by what is rewritten in that
     /// time. The copy has an id of its own, so that neither takes the other's log for its own.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 
 /// A future that ends when the log is durable up to a position: see [`Database::durable`].
 ///
-/// It needs no runtime. Polled behind its outcome it is pending for ever. Dropping it ends the wait. It keeps neither the database open nor its memory. `Send + Sync`.
+/// It needs no runtime. Polled after it ends, it is pending for ever. Dropping it ends the wait. It keeps neither the database open nor its memory. `Send + Sync`.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Durable {
     waits: Option<Waits>,
@@ -116,8 +116,8 @@ impl Database {
         Durable { waits: Some(waits), known: None }
     }
 
-    /// Calls `told` once, when the log is durable up to `position` (`Ok`) or cannot become so. If that is known now, this call calls it,
-    /// and so without a log. Otherwise a thread of its own does, one function after the other, so a function should be quick; it may use
+    /// Calls `told` once, when the log is durable up to `position` (`Ok`) or cannot become so. If that is known now, or without a log, this call
+    /// does it. Otherwise a thread of its own does, one function after the other, so a function should be quick; it may use
     /// the database, and may end it. A panic in it is caught, unless this call calls it. The log is flushed as for [`Database::durable`].
     ///
     /// ```

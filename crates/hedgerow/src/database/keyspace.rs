@@ -37,8 +37,8 @@ const AT_ONCE: usize = 64;
 ///
 /// A look-up whose pages are in memory normally waits for no other thread. A call may wait for a page to be read, or for a latch that
 /// another thread holds on a page. A change may also wait for room in memory or in the log. Each of these waits is bounded. A change also
-/// waits for a large commit of another thread ([`WriteBatch`](crate::WriteBatch)), which ends when that commit does. Who changes a key longer than
-/// [`Keyspace::max_short_key_bytes`] waits for changes of others that begin with the same bytes, and now and then for calls that keep such records in their places.
+/// waits for a large commit of another thread ([`WriteBatch`](crate::WriteBatch)), which ends when that commit does. A change of a key longer than
+/// [`Keyspace::max_short_key_bytes`] waits for changes of keys that begin alike, and now and then for calls that keep such records in place.
 /// [`Keyspace::with_wait`] bounds or cancels all of these. With [`Durability::Sync`] a change also waits for an fsync of the log.
 ///
 /// # Errors of reads
@@ -141,8 +141,8 @@ impl Keyspace {
     ///
     /// It does not hold for the disk: reading a page, writing a large value, or a disk operation of another thread that a
     /// mutex guards, takes its time. Nor for loading, compacting and dropping a keyspace. A call that meets no obstacle is
-    /// not disturbed by a time that is over, or a token that was cancelled. Of a look-up of a large value the look-up and the reading each
-    /// have the time of [`Wait::For`], and so has each step of a scan and each call of a stream.
+    /// not disturbed by a time that is over, or a token that was cancelled. For a large value, look-up and read each get the time of [`Wait::For`],
+    /// as does each step of a scan and each call of a stream.
     ///
     /// ```
     /// # fn main() -> hedgerow::Result<()> {

@@ -59,8 +59,8 @@ pub enum Durability {
     #[default]
     Buffered,
     /// A change is durable when it returns, also a `remove` or `remove_range` that finds nothing. Threads that wait at the same time share an fsync. Any other call that
-    /// changes nothing (an insertion of what is there, an update of what is not, a swap that finds something else) waits for nothing, and
-    /// says nothing of whether what it has found is durable: [`Database::sync`](crate::Database::sync) waits for that.
+    /// changes nothing (inserting an existing key, updating a missing one, a swap that finds another value) waits for nothing, and
+    /// what it finds may not be durable yet: [`Database::sync`](crate::Database::sync) waits for that.
     ///
     /// Without a log ([`Options::log`]) this has no effect: only [`Database::checkpoint`](crate::Database::checkpoint) makes changes durable. Stores in
     /// memory and temporary ones have no log, and are never durable.
@@ -177,7 +177,7 @@ impl Options {
     }
 
     /// How long opening may take after a crash. Default: 10 seconds. A checkpoint is taken when replaying the log would need about two
-    /// fifths of this; from three fifths on changes are slowed down, the more the nearer the target is.
+    /// fifths of this; from three fifths on changes are slowed down more and more.
     ///
     /// A shorter time causes more checkpoints, so more bytes are written for each change, and fewer changes a second are possible if
     /// they are spread over many pages: half a GiB within 1 GiB of memory took 1.16 million random puts a second with 10 s, and 64,500 with
@@ -187,7 +187,7 @@ impl Options {
         self
     }
 
-    /// The most bytes that the log may hold since the last checkpoint. Default: 1 GiB. Smallest: 4 MiB; less is taken for 4 MiB. A checkpoint is taken at half of it. From there
+    /// The most bytes that the log may hold since the last checkpoint. Default: 1 GiB. Smallest: 4 MiB; less counts as 4 MiB. A checkpoint is taken at half of it. From there
     /// on changes are slowed down, and at the limit they wait for a checkpoint.
     ///
     /// The log keeps to less where the store is small: to as many bytes as the store has pages, at least 16 MiB. A checkpoint is due at
@@ -198,7 +198,8 @@ impl Options {
     }
 
     /// Whether changes are logged. Default: yes. Without a log a change is durable with the next checkpoint, and a crash loses all
-    /// changes since the last one. This is faster, and suits data that can be made again.
+    /// changes since the last one. This is faster, and suits data that can be made again. It holds for this opening; a log that is
+    /// there is replayed first.
     pub fn log(mut self, log: bool) -> Options {
         self.log = log;
         self

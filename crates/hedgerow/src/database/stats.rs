@@ -39,7 +39,7 @@ pub struct Stats {
     pub log_file_bytes: u64,
     /// Bytes that the log holds since the last checkpoint.
     pub log_used_bytes: u64,
-    /// Times that a change was made to wait because the log was more than half full, or opening would have taken long.
+    /// Times that a change was made to wait because the log was more than half full or long for the store, or opening would have taken long.
     pub log_held_up: u64,
     /// Bytes of a page.
     pub page_bytes: u64,

@@ -49,6 +49,12 @@ impl<const N: usize> From<&[u8; N]> for Value {
     }
 }
 
+impl<const N: usize> From<[u8; N]> for Value {
+    fn from(bytes: [u8; N]) -> Value {
+        Value::from(&bytes[..])
+    }
+}
+
 impl From<Vec<u8>> for Value {
     fn from(bytes: Vec<u8>) -> Value {
         Value(Copied::from(bytes))

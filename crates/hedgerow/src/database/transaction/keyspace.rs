@@ -79,7 +79,7 @@ impl TransactionKeyspace {
         Arc::new(TransactionView { state, tree, changes: changes.unwrap_or(None) })
     }
 
-    /// The value of `key`, which nobody else may have changed by the commit, in any isolation: [`Conflict`](crate::ErrorKind::Conflict) otherwise. In a
+    /// The value of `key`. In any isolation the commit fails with [`Conflict`](crate::ErrorKind::Conflict) if another has changed it by then. In a
     /// serializable transaction this holds of every read. A transaction that changes nothing has no conflict.
     ///
     /// # Errors

@@ -41,7 +41,7 @@ use std::fmt;
 use std::ops::Bound;
 use writes::Writes;
 
-/// What of other transactions a transaction may be mixed with.
+/// How far a transaction is isolated from others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -73,8 +73,8 @@ const READS_SHARE: u64 = 64;
 /// **Limits.** The changes are kept in memory, beside the memory limit, and take, with 32 bytes for each, a little less than an eighth of
 /// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes), and than 128 MiB, at most; without a log, and in memory, a sixteenth of the memory limit.
 /// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large to be made at one stroke, as a large [`WriteBatch`](crate::WriteBatch)
-/// is, or has read more leaves than an eighth of the pool's frames, takes two checkpoints, and is made while the changes of other threads wait. Without a log, and
-/// in memory, that is too large, at the commit.
+/// is, or has read more leaves than an eighth of the pool's frames, or has read and replaces more than half of the memory for old versions has room for, takes two checkpoints, and is made while the changes of other threads wait. Without a log, or in memory,
+/// its commit fails as too large.
 #[must_use = "dropping a transaction aborts it"]
 pub struct Transaction {
     state: Arc<State>,
@@ -689,8 +689,8 @@ impl State {
                 format!("the transaction changes {len_bytes} bytes, and at most {max_bytes} fit")
             }
             false => {
-                "the transaction takes more of the log than there is for one, or has read and changes more leaves than \
-                 fit into memory at a time in a database without a log"
+                "the transaction takes more of the log than there is for one, or has read and changes more leaves, or replaces \
+                 longer values, than fit into memory at a time in a database without a log"
                     .to_owned()
             }
         };
