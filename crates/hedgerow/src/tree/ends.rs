@@ -13,6 +13,7 @@ use super::Tree;
 use super::change::{Decision, Remove};
 use super::descend::Target;
 use super::retry::{Retry, Stop};
+use super::sparse::is_turn;
 use super::write::Written;
 use crate::error::Result;
 use crate::node::{Leaf, plain_leaf};
@@ -45,6 +46,16 @@ pub enum Taken {
     Record(Raw),
     /// It was not accepted, and is still there.
     Refused(Raw),
+}
+
+/// The leaf that is worth a merge after a record was taken out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sparse {
+    None,
+    /// That of the record.
+    Its,
+    /// The first one of the tree, which has no records.
+    First,
 }
 
 /// An end that was read and validated: its leaf, the leaves before it, which have no records, and its record.
@@ -217,9 +228,11 @@ impl<P: PagePool> Tree<P> {
                 Err(stop) => Err(stop),
             };
             match tried {
-                Ok((taken, is_sparse)) => {
-                    if let (Taken::Record((key, _)), true) = (&taken, is_sparse) {
-                        self.merge_around(key, retry);
+                Ok((taken, sparse)) => {
+                    match (sparse, &taken) {
+                        (Sparse::Its, Taken::Record((key, _))) => self.merge_around(key, retry),
+                        (Sparse::First, _) => self.merge_around(b"", retry),
+                        _ => {}
                     }
                     return Ok(taken);
                 }
@@ -231,34 +244,36 @@ impl<P: PagePool> Tree<P> {
         }
     }
 
-    /// A try; whether its leaf is worth a merge, too.
+    /// A try; which leaf is worth a merge, too.
     fn try_take(
         &self,
         end: End,
         accept: &mut impl FnMut(&[u8], &[u8]) -> bool,
         scratch: &mut Vec<u8>,
         (met, waiting): (bool, &Waiting<'_>),
-    ) -> Result<(Taken, bool), Stop> {
+    ) -> Result<(Taken, Sparse), Stop> {
         let turns = self.pool.alone_turns();
         let Some(Found { page, empty, record }) = self.look(end, scratch)? else {
             self.nobody_alone_since(turns)?;
-            return Ok((Taken::Empty, false));
+            return Ok((Taken::Empty, Sparse::None));
         };
         if !accept(&record.0, &record.1) {
             self.nobody_alone_since(turns)?;
-            return Ok((Taken::Refused(record), false));
+            return Ok((Taken::Refused(record), Sparse::None));
         }
         let stay = self.enter_to_take(waiting)?;
         let held: Result<Vec<SharedPage<'_, P>>, Restart> =
             empty.into_iter().map(OptimisticPage::share).collect();
         let held = held?;
-        let has_empty = !held.is_empty();
         let mut page = page.upgrade()?;
-        let is_sparse = self.take_out(&mut page, &record.0, (&stay, met))?;
+        // Leaves without records make the next call longer. But that at the end may have its fence ahead of the keys.
+        let first_is_empty = end == End::First && !held.is_empty();
+        let is_turn = first_is_empty && is_turn(plain_leaf(page.bytes()).count());
+        let sparse = self.take_out(&mut page, &record.0, (&stay, met))?;
         drop(page);
         drop(held);
-        // Leaves without records make the next call longer.
-        Ok((Taken::Record(record), is_sparse || has_empty))
+        let sparse = if sparse == Sparse::None && is_turn { Sparse::First } else { sparse };
+        Ok((Taken::Record(record), sparse))
     }
 
     /// Waits for the leaf that has the record. `None`: none has one.
@@ -269,7 +284,7 @@ impl<P: PagePool> Tree<P> {
         accept: &mut impl FnMut(&[u8], &[u8]) -> bool,
         scratch: &mut Vec<u8>,
         retry: &mut Retry<'_, P>,
-    ) -> Result<Option<(Taken, bool)>, Stop> {
+    ) -> Result<Option<(Taken, Sparse)>, Stop> {
         let stay = self.enter_to_take(retry.waiting())?;
         let mut latched = |target: Target<'_>, empty: &mut Vec<_>, scratch: &mut Vec<u8>| {
             let mut page = self.lock_leaf_at(target, retry.patience())?;
@@ -282,10 +297,12 @@ impl<P: PagePool> Tree<P> {
                 std::mem::take(empty).into_iter().map(OptimisticPage::share).collect();
             if held.is_err() || !accept(&record.0, &record.1) {
                 page.release_unchanged();
-                return held.map(|_| Some((Taken::Refused(record), false))).map_err(Stop::from);
+                return held
+                    .map(|_| Some((Taken::Refused(record), Sparse::None)))
+                    .map_err(Stop::from);
             }
-            let is_sparse = self.take_out(&mut page, &record.0, (&stay, true))?;
-            Ok(Some((Taken::Record(record), is_sparse)))
+            let sparse = self.take_out(&mut page, &record.0, (&stay, true))?;
+            Ok(Some((Taken::Record(record), sparse)))
         };
         // A record that came to a leaf after its latch was let go of is taken by the next try.
         self.find_end(end, scratch, &mut latched, |_| Err(Restart::Conflict.into()))
@@ -301,13 +318,13 @@ impl<P: PagePool> Tree<P> {
         }
     }
 
-    /// Removes a record that a latched leaf has; whether the leaf is worth a merge.
+    /// Removes a record that a latched leaf has.
     fn take_out(
         &self,
         page: &mut ExclusivePage<'_, P>,
         key: &[u8],
         entered: (&P::EpochGuard<'_>, bool),
-    ) -> Result<bool, Restart> {
+    ) -> Result<Sparse, Restart> {
         if !plain_leaf(page.bytes()).is_in_order() {
             // The next record is to be taken, too, and need not be looked for in a copy that is sorted again.
             Leaf::put_in_order(page.write(entered.0.epoch()));
@@ -318,7 +335,7 @@ impl<P: PagePool> Tree<P> {
             return Err(Restart::Corrupt(page.id()));
         }
         let written = self.apply(page, entered, key, at, Decision::Remove(true), &Remove);
-        Ok(matches!(written, Written::Sparse(_)))
+        Ok(if matches!(written, Written::Sparse(_)) { Sparse::Its } else { Sparse::None })
     }
 }
 

@@ -239,3 +239,28 @@ fn who_meets_others_waits_for_the_leaf_that_has_the_record_though_an_empty_one_l
         }
     }
 }
+
+#[test]
+fn a_first_leaf_that_lost_its_records_goes_with_the_next_that_is_taken() {
+    let tree = tiny();
+    for number in 0..60_u64 {
+        tree.put(&number.to_be_bytes(), &[7; 30]).unwrap();
+    }
+    let forever = Wait::Forever.begin();
+    let patience = Patience::new(&forever);
+    let in_first =
+        || plain_leaf(tree.share_leaf(Target::Key(b""), &patience).unwrap().bytes()).count();
+    // Merges wait for the root.
+    let root = tree.pool().translate(tree.root()).unwrap();
+    let held = tree.pool().head(root).latch().shared();
+    let hasty = tree.clone().with_wait(Wait::Never);
+    let mut least = 0_u64;
+    while in_first() > 0 {
+        hasty.remove(&least.to_be_bytes()).unwrap();
+        least += 1;
+    }
+    drop(held);
+    assert_eq!(take(&tree, End::First).unwrap().0, least.to_be_bytes());
+    assert!(in_first() > 0, "the first leaf is empty yet");
+    assert_clean(&tree);
+}
