@@ -37,9 +37,15 @@ use crate::versions::state::{AHEAD, Fate, LEAST_AHEAD, NOBODY, Pinned, Versions}
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{Ordering::*, fence};
+use hedgerow_sync::primitive::thread;
+use hedgerow_sync::primitive::time::Moment;
 use std::fmt;
 use std::ops::Bound;
 use std::time::Duration;
+
+/// How long the first snapshot waits for memory for old versions, and how long before it looks again.
+const PREPARE_WAIT: Duration = Duration::from_secs(1);
+const PREPARE_NAP: Duration = Duration::from_millis(1);
 
 /// A snapshot that has begun, to be given to [`Versions::end`] once. If it is lost, its versions are kept for good.
 #[must_use]
@@ -122,6 +128,7 @@ impl<M: Memory, P> Versions<M, P> {
     /// # Errors
     /// `MemoryLimit`; those of `waiting`; `Poisoned` if somebody has failed who ran alone.
     pub fn begin(&self, around: &impl Surroundings, waiting: &Waiting<'_>) -> Result<Snapshot> {
+        let mut since = None;
         loop {
             let slot = self.slots.take()?;
             let pending = Pending(&self.slots, slot);
@@ -133,8 +140,17 @@ impl<M: Memory, P> Versions<M, P> {
                 self.door.wait_while_ending(waiting)?;
                 continue;
             }
-            if !door.is_on() {
-                self.door.rise(around, || self.prepare())?;
+            if !door.is_on()
+                && let Err(error) = self.door.rise(around, || self.prepare())
+            {
+                drop(pending);
+                // Operations that have places in memory now leave some, most likely.
+                let since = since.get_or_insert_with(Moment::now);
+                if error.kind() != ErrorKind::MemoryLimit || since.elapsed() > PREPARE_WAIT {
+                    return Err(error);
+                }
+                thread::sleep(waiting.nap_of(PREPARE_NAP)?);
+                continue;
             }
             let at = self.moment(around);
             let begun_nanos = self.nanos();

@@ -1,11 +1,13 @@
 //! The catalogue: records that no build has written, loads that overlap, and creations that fail.
 
 use super::*;
+use crate::buffer::{BufferPool, Session};
 use crate::page::{Pages, PoolSession};
 use crate::store::Catalogue;
 use crate::testing::sim::{CallKind, Fault};
 use crate::tree::Tree;
 use crate::types::{PageId, TreeId};
+use crate::wait::Waiting;
 use std::ops::ControlFlow;
 use std::sync::mpsc::channel;
 
@@ -259,6 +261,39 @@ fn an_opening_that_cannot_read_what_is_dropped_leaves_it_to_the_next() {
     assert!(passed > 50, "{passed} openings passed over it, {refused} were refused");
 }
 
+/// As many operations as the pool has places for.
+fn take_all_places<'p>(pool: &'p BufferPool, never: &'p Waiting<'p>) -> Vec<Session<'p>> {
+    let mut inside = Vec::new();
+    loop {
+        let mut session = pool.session_within(never);
+        match session.reserve(1) {
+            Ok(()) => inside.push(session),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
+                return inside;
+            }
+        }
+    }
+}
+
+/// Memory for old versions is lent where operations leave some, which they do soon.
+#[test]
+fn the_first_snapshot_waits_for_operations_that_have_all_places_in_the_pool() {
+    let store = Arc::new(open(&options(), &SimDisk::new(1), OpenHow::New).unwrap());
+    let (pool, never) = (store.shared.pool.clone(), crate::Wait::Never.begin());
+    let inside = take_all_places(&pool, &never);
+    let refused = store.snapshot(&never).map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::WouldBlock, "{refused}");
+    let begins = {
+        let store = store.clone();
+        let begin = move || store.snapshot(&Waiting::Forever).map(drop);
+        thread::spawn_named("begins", begin).unwrap()
+    };
+    thread::sleep(Duration::from_millis(50));
+    drop(inside);
+    begins.join().unwrap().unwrap();
+}
+
 /// Those who have all places in the pool may wait for room in the log, and that for a checkpoint, which waits for this.
 #[test]
 fn names_are_changed_though_all_places_in_the_pool_are_taken() {
@@ -266,19 +301,8 @@ fn names_are_changed_though_all_places_in_the_pool_are_taken() {
     let store = Arc::new(open(&options(), &disk, OpenHow::New).unwrap());
     store.create_keyspace("wrens").unwrap();
     let (tell, told) = channel();
-    let pool = store.shared.pool.clone();
-    let waiting = crate::Wait::Never.begin();
-    let mut inside = Vec::new();
-    loop {
-        let mut session = pool.session_within(&waiting);
-        match session.reserve(1) {
-            Ok(()) => inside.push(session),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
-                break;
-            }
-        }
-    }
+    let (pool, never) = (store.shared.pool.clone(), crate::Wait::Never.begin());
+    let inside = take_all_places(&pool, &never);
     let changes = {
         let store = store.clone();
         let change = move || {
