@@ -449,7 +449,7 @@ pub const LINES: &[Bug] = &[
         "P75",
         "verify waits for none of those that wait for it",
         "verify_queues",
-        &[plain("lib", "buffer::admission::tests::one_thread_goes_ahead_of_a_full_house")],
+        &[plain("lib", "buffer::admission::tests::two_threads_go_ahead_of_a_full_house")],
     ),
     line(
         "P76",
