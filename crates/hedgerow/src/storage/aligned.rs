@@ -17,6 +17,16 @@ pub const ALIGNMENT_BYTES: usize = 4096;
 /// have from the system is zero, and stays untouched, but an aligned block is zeroed byte by byte.
 const LARGE_BYTES: usize = 128 << 10;
 
+/// The first place of an [`AlignedBuffer`] from `at` on that is as far behind a multiple of [`ALIGNMENT_BYTES`] as an offset in a file.
+///
+/// Bytes that a buffer has at such a place lie in blocks of the memory as they lie in blocks of the file. A disk of a virtual machine may be given the
+/// pieces of a direct write page by page of the memory. If a piece goes to two blocks of the host's file, the host has to complete a
+/// block that is new to it, and then the write takes up to five times as long.
+pub fn congruent_from(at: usize, offset_bytes: u64) -> usize {
+    let ahead = (offset_bytes as usize).wrapping_sub(at) % ALIGNMENT_BYTES;
+    at + ahead
+}
+
 /// Bytes that start at a multiple of [`ALIGNMENT_BYTES`].
 pub struct AlignedBuffer {
     start: NonNull<u8>,
@@ -152,6 +162,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn places_are_as_far_behind_a_block_as_offsets() {
+        let block = ALIGNMENT_BYTES as u64;
+        for (at, offset, found) in [(0, 7 * block + 512, 512), (512, 512, 512), (1024, 512, 4608)] {
+            assert_eq!(congruent_from(at, offset), found);
+        }
+        assert_eq!(congruent_from(5000, block), 8192);
     }
 
     /// They were written from end to end.

@@ -60,7 +60,7 @@ mod uring;
 #[cfg(windows)]
 mod windows;
 
-pub use aligned::AlignedBuffer;
+pub use aligned::{AlignedBuffer, congruent_from};
 pub use locks::process_has_ended;
 pub use memory::{addresses_left_bytes, machine_memory_bytes};
 #[cfg(unix)]

@@ -98,6 +98,8 @@ struct Watched {
     batches_wait: AtomicBool,
     batches_begun: AtomicU64,
     batches_written: AtomicU64,
+    /// Of the last one: how far behind a multiple of 4096 each write begins, in the file and in memory.
+    last_batch: Mutex<Vec<(u64, usize)>>,
 }
 
 #[rustfmt::skip]
@@ -118,6 +120,8 @@ impl File for Watched {
         while self.batches_wait.load(SeqCst) {
             thread::sleep(Duration::from_millis(1));
         }
+        let begins = |r: &WriteRequest<'_>| (r.offset_bytes % 4096, r.buf.as_ptr() as usize % 4096);
+        *self.last_batch.lock() = requests.iter().map(begins).collect();
         self.file.write_batch(requests)?;
         self.batches_written.fetch_add(1, SeqCst);
         Ok(())
@@ -167,6 +171,7 @@ fn watched_with(options: &StoreOptions) -> (Arc<Watched>, Store) {
         batches_wait: false.into(),
         batches_begun: 0.into(),
         batches_written: 0.into(),
+        last_batch: Mutex::default(),
     });
     let store = Store::create_in(options, file.clone()).unwrap();
     (file, store)

@@ -30,7 +30,7 @@ use super::loans::{Borrower, Loan, LoanFor, Loans};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Run;
 use crate::space::geometry::Geometry;
-use crate::storage::{File, WriteRequest};
+use crate::storage::{File, WriteRequest, congruent_from};
 use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
@@ -196,12 +196,16 @@ impl Staging {
             let mut staged = self.room_to_stage(least_bytes, waiting)?;
             let Staged { loan, used_bytes, chunks, was_used, .. } = &mut *staged;
             let loan = loan.as_mut().expect("there is a buffer");
+            let mut left_bytes = least_bytes;
             for &(offset_bytes, len_bytes) in places[next..].iter().take(CHUNKS_LOCKED) {
-                let at = *used_bytes;
+                // What has to come into this buffer must fit behind it.
+                let alike = congruent_from(*used_bytes, offset_bytes);
+                let at = if alike + left_bytes <= loan.len() { alike } else { *used_bytes };
                 let Some(to) = loan.get_mut(at..at + len_bytes) else { break };
+                left_bytes = left_bytes.saturating_sub(len_bytes);
                 fill(next, to);
                 chunks.push(Chunk { offset_bytes, at, len_bytes });
-                *used_bytes += len_bytes;
+                *used_bytes = at + len_bytes;
                 next += 1;
             }
             *was_used = true;
