@@ -60,7 +60,7 @@ impl LeafCursor {
     pub(super) fn next_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
         let Some(passed) = self.walk.cursor.advance()? else { return self.lend_end(true) };
-        if self.inner.store.has_stored_forms() {
+        if self.has_to_look() {
             self.lend(passed, true)
         } else {
             Ok(Some(self.walk.cursor.lend(passed)))
@@ -72,14 +72,21 @@ impl LeafCursor {
     pub(super) fn previous_record(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.inner.check_open()?;
         let Some(passed) = self.walk.cursor.go_back()? else { return self.lend_end(false) };
-        if self.inner.store.has_stored_forms() {
+        if self.has_to_look() {
             self.lend(passed, false)
         } else {
             Ok(Some(self.walk.cursor.lend(passed)))
         }
     }
 
-    /// Lends a record of a store that may have values elsewhere than in leaves.
+    /// Whether a record may be another than the one that the tree's cursor has come to: the store may have values elsewhere than in leaves, or
+    /// the cursor was sent to a long key, and stands in its head until it has come to a short one.
+    #[inline]
+    fn has_to_look(&self) -> bool {
+        self.inner.store.has_stored_forms() || self.walk.is_in_head()
+    }
+
+    /// Lends a record of such a store, or of a cursor that stands in a head.
     fn lend(&mut self, passed: Passed, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let LeafCursor { inner, tree, walk, large, ahead } = self;
         if !walk.is_in_head() && !is_stored_form(walk.cursor.lend(passed).1) {

@@ -11,7 +11,7 @@
 //!     24     8  newest LSN  of leaves: no record in it was changed later, since the store was opened
 //!     32     1  kind
 //!     33     1  level       0 is a leaf
-//!     34     2  flags       zero
+//!     34     2  flags       1 in a root whose tree is being freed, else zero
 //! ```
 //!
 //! The node layouts go on from byte [`HEADER_BYTES`]. Functions here take plain byte slices: the
@@ -47,6 +47,9 @@ pub const KIND: usize = 32;
 pub const LEVEL: usize = 33;
 /// Offset of the flags.
 pub const FLAGS: usize = 34;
+
+/// Flag of a root whose tree is being freed: only who frees it goes on from there.
+pub const BEING_FREED: u16 = 1;
 
 /// What a page is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -121,6 +124,16 @@ pub fn epoch(page: &[u8]) -> Epoch {
 #[cfg(hedgerow_internals)]
 pub fn newest_lsn(page: &[u8]) -> Lsn {
     Lsn(u64::from_le_bytes(get(page, NEWEST_LSN)))
+}
+
+/// Whether the page is the root of a tree that is being freed.
+pub fn is_being_freed(page: &[u8]) -> bool {
+    u16::from_le_bytes(get(page, FLAGS)) & BEING_FREED != 0
+}
+
+/// Notes in a root that its tree is being freed, under its exclusive latch.
+pub fn set_being_freed(page: &mut [u8]) {
+    page[FLAGS..FLAGS + 2].copy_from_slice(&BEING_FREED.to_le_bytes());
 }
 
 /// Notes the LSN of a change of the leaf's records, under its exclusive latch. They come in order: a change gets its LSN under

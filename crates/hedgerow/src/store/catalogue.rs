@@ -248,7 +248,9 @@ impl Catalogue {
     }
 
     fn handle(&self, record: Record) -> PoolTree {
-        Tree::open(self.pool.clone(), record.tree, record.root).with_policy(self.leaves).with_log()
+        let tree = Tree::open(self.pool.clone(), record.tree, record.root);
+        let tree = tree.with_policy(self.leaves).with_log();
+        if record.state == State::Dropping { tree.to_free() } else { tree }
     }
 
     /// A handle to the tree of a keyspace whose record says so.

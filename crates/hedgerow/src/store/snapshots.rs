@@ -388,6 +388,11 @@ impl OpenSnapshot {
         self.if_kept(self.shared.catalogue.was_there(tree, self.at)?)
     }
 
+    /// Whether the keyspace with this tree had ended by then, and its pages are going.
+    pub fn is_ending(&self, tree: TreeId) -> bool {
+        self.shared.catalogue.is_ending(tree, self.at)
+    }
+
     /// What was found, if the snapshot was not given up before.
     fn if_kept<T>(&self, found: T) -> Result<T> {
         self.check_age()?;

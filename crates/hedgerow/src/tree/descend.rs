@@ -83,19 +83,25 @@ pub(super) struct Trail {
     pub(super) index: usize,
 }
 
-/// What the first bytes of a root say about it.
-fn check_root<B: PageBytes>(bytes: B, tree: u32) -> Option<u8> {
-    let kind = bytes.field_u8::<{ header::KIND }>();
-    let ours = bytes.field_u32::<{ header::TREE_ID }>() == tree && kind != PageKind::Free as u8;
-    ours.then(|| bytes.field_u8::<{ header::LEVEL }>())
-}
+/// Kind, level and flags are read as one.
+const _: () = assert!(header::LEVEL == header::KIND + 1 && header::FLAGS == header::KIND + 2);
 
 impl<P: Pages> Tree<P> {
+    /// The level that the first bytes of a root tell. `None`: it is not this tree's root, or the tree is being freed by somebody else.
+    #[inline(always)]
+    fn check_root<B: PageBytes>(&self, bytes: B) -> Option<u8> {
+        let [kind, level, flags @ ..] = bytes.field_u32::<{ header::KIND }>().to_le_bytes();
+        let ours = bytes.field_u32::<{ header::TREE_ID }>() == self.id.0
+            && kind != PageKind::Free as u8
+            && (flags == [0, 0] || self.frees);
+        ours.then_some(level)
+    }
+
     /// Opens the root; gives its level too.
     #[inline(always)]
     pub(super) fn open_root(&self) -> Result<(OptimisticPage<'_, P>, u8), Restart> {
         let root = OptimisticPage::open(&*self.pool, self.root, None)?;
-        match check_root(root.bytes(), self.id.0) {
+        match self.check_root(root.bytes()) {
             Some(level) if level < MAX_LEVELS => Ok((root, level)),
             Some(_) => Err(self.damaged(&root)),
             None => {
@@ -183,10 +189,25 @@ impl<P: Pages> Tree<P> {
     }
 
     fn latched_root_level(&self, bytes: &[u8]) -> Result<u8, Restart> {
-        match check_root(PlainBytes::new(bytes), self.id.0) {
+        match self.check_root(PlainBytes::new(bytes)) {
             Some(level) if level < MAX_LEVELS => Ok(level),
             Some(_) => Err(Restart::Corrupt(self.root)),
             None => Err(Restart::Foreign(self.root)),
+        }
+    }
+
+    /// Latches the root exclusively, whatever its level.
+    pub(super) fn lock_any_root(
+        &self,
+        patience: &Patience<'_>,
+    ) -> Result<ExclusivePage<'_, P>, Restart> {
+        let page = ExclusivePage::wait(&*self.pool, self.root, &mut || patience.is_left())?;
+        match self.latched_root_level(page.bytes()) {
+            Ok(_) => Ok(page),
+            Err(restart) => {
+                page.release_unchanged();
+                Err(restart)
+            }
         }
     }
 
@@ -225,14 +246,12 @@ impl<P: Pages> Tree<P> {
         level: u8,
         patience: &Patience<'_>,
     ) -> Result<ExclusivePage<'_, P>, Restart> {
-        let page = ExclusivePage::wait(&*self.pool, self.root, &mut || patience.is_left())?;
-        match self.latched_root_level(page.bytes()) {
-            Ok(found) if found == level => Ok(page),
-            other => {
-                page.release_unchanged();
-                Err(other.err().unwrap_or(Restart::Conflict))
-            }
+        let page = self.lock_any_root(patience)?;
+        if header::level(page.bytes()) == level {
+            return Ok(page);
         }
+        page.release_unchanged();
+        Err(Restart::Conflict)
     }
 
     /// Couples shared latches down from `page`, which is of level `at`, to `level`.

@@ -1,18 +1,19 @@
 //! Freeing all pages of a tree, restartably.
 //!
-//! One child goes at a time, from the right: in one step, within one epoch, it is taken out of its
+//! First the root says that its tree is being freed: from then on every other handle meets `KeyspaceDropped` there. Then
+//! one child goes at a time, from the right: in one step, within one epoch, it is taken out of its
 //! parent and freed. Nodes above it that have no other child go with it. At every moment what is left
 //! hangs together under the root, so that after a crash the same call goes on where it stopped; the
 //! root goes last.
 //!
-//! The caller sees to it that nobody uses the tree any more; who does so all the same sees records
-//! vanish, and then `KeyspaceDropped`. Thread-safety: as for [`Tree`].
+//! Without its last child a node leads keys to a leaf that is not theirs, and a leaf is searched as if each key belonged to it. So each step
+//! latches all nodes from the root on: whoever has come to one of them before starts over at the root. Thread-safety: as for [`Tree`].
 
 use super::retry::{Retry, Stop};
 use super::{MAX_LEVELS, Tree};
 use crate::error::{ErrorKind, Result};
 use crate::node::{Node, NodeMut};
-use crate::page::{Access, EpochStay, OptimisticPage, PagePool, PoolSession, Restart};
+use crate::page::{Access, EpochStay, OptimisticPage, PagePool, PoolSession, Restart, header};
 use crate::types::PageId;
 use crate::wait::Waiting;
 
@@ -25,13 +26,19 @@ impl<P: PagePool> Tree<P> {
     /// Errors: those of reading a page; what [`Journal::enter`](crate::page::Journal::enter) refuses. Then a part is left, and the
     /// same call goes on with it.
     pub fn drop_pages(&self) -> Result<()> {
+        let tree = self.clone().to_free();
         let mut ahead = Vec::new();
+        let mut is_marked = false;
         loop {
             // A session for each step: what is freed need not stay.
             let waiting = Waiting::Forever;
             let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
             loop {
-                match self.drop_last(&mut ahead) {
+                let step = match is_marked {
+                    true => tree.drop_last(&mut ahead),
+                    false => tree.mark_being_freed(&mut retry),
+                };
+                match step {
                     Ok(true) => return Ok(()),
                     Ok(false) => break,
                     Err(stop) => {
@@ -48,7 +55,19 @@ impl<P: PagePool> Tree<P> {
                     }
                 }
             }
+            is_marked = true;
         }
+    }
+
+    /// Notes in the root that the tree is being freed. Not all is done yet: false.
+    fn mark_being_freed(&self, retry: &mut Retry<'_, P>) -> Result<bool, Stop> {
+        let stay = self.pool.enter_to_free(&Waiting::Forever)?;
+        let mut root = match retry.is_latched() {
+            true => self.lock_any_root(retry.patience())?,
+            false => self.open_root()?.0.upgrade()?,
+        };
+        header::set_being_freed(root.write(stay.epoch()));
+        Ok(false)
     }
 
     /// Frees the last leaf, and the nodes above it that have no other child. True if that was all.
@@ -73,6 +92,11 @@ impl<P: PagePool> Tree<P> {
         let stay = self.pool.enter_to_free(&Waiting::Forever)?;
         let epoch = stay.epoch();
         let first = keeper.unwrap_or(0);
+        let mut above = Vec::with_capacity(first);
+        for page in &path[..first] {
+            // Nothing of it changes but its version.
+            above.push(page.upgrade_to_rearrange()?);
+        }
         let mut latched = Vec::with_capacity(path.len());
         for page in &path[first..] {
             latched.push(page.upgrade()?);
@@ -87,6 +111,9 @@ impl<P: PagePool> Tree<P> {
             let mut node = NodeMut::new(keeper.write(epoch));
             let last = node.as_node().count();
             node.remove_child(last - 1);
+            if first == 0 {
+                header::set_being_freed(keeper.write(epoch));
+            }
             for page in latched {
                 self.pool.free(page, epoch);
             }

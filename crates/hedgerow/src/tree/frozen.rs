@@ -177,7 +177,8 @@ impl<'p, P: FrozenPages + ?Sized> FrozenTree<'p, P> {
     fn step(&self, page: &[u8], expected: Option<u8>, target: Target<'_>) -> Found {
         let level = header::level(page);
         let is_free = header::kind(page) == Some(PageKind::Free);
-        if header::tree_id(page) != self.id || is_free {
+        let is_gone = is_free || expected.is_none() && header::is_being_freed(page);
+        if header::tree_id(page) != self.id || is_gone {
             return Found::Foreign;
         }
         let is_right = match expected {

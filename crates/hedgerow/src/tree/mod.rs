@@ -133,6 +133,7 @@ pub struct Tree<P: Pages> {
     contention: ContentionSplit,
     wait: Wait,
     logged: bool,
+    frees: bool,
     #[cfg(hedgerow_internals)]
     is_b_star: bool,
     short_keys: bool,
@@ -164,6 +165,7 @@ impl<P: Pages> Tree<P> {
             contention: ContentionSplit::default(),
             wait: Wait::Forever,
             logged: false,
+            frees: false,
             #[cfg(hedgerow_internals)]
             is_b_star: false,
             short_keys: false,
@@ -197,6 +199,11 @@ impl<P: Pages> Tree<P> {
     /// The same tree, of which what this handle and its clones change goes to the pool's log, if it has one.
     pub fn with_log(self) -> Self {
         Tree { logged: true, ..self }
+    }
+
+    /// The same tree, for whoever frees its pages or looks at what is left of them: for any other handle it is gone as soon as that has begun.
+    pub fn to_free(self) -> Self {
+        Tree { frees: true, ..self }
     }
 
     /// The same tree, whose handle and its clones refuse changes of records with a key above [`Self::max_short_key_bytes`], or take those up

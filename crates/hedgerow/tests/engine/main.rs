@@ -31,6 +31,7 @@ mod damage;
 mod damage_large_values;
 mod damage_value_forms;
 mod database;
+mod drops;
 mod durability;
 mod ends;
 mod events;

@@ -79,8 +79,9 @@ impl TransactionKeyspace {
         Arc::new(TransactionView { state, tree, changes: changes.unwrap_or(None) })
     }
 
-    /// The value of `key`. In any isolation the commit fails with [`Conflict`](crate::ErrorKind::Conflict) if another has changed it by then. In a
-    /// serializable transaction this holds of every read. A transaction that changes nothing has no conflict.
+    /// The value of `key`. In any isolation the commit fails with [`Conflict`](crate::ErrorKind::Conflict) if another has changed it by then, unless
+    /// the transaction had changed it itself before it read anything. In a serializable transaction this holds of every read. A transaction that
+    /// changes nothing has no conflict.
     ///
     /// # Errors
     /// Those of [`TransactionKeyspace::get`].

@@ -561,6 +561,7 @@ impl State {
             // What it has read was all there, at the moment of its snapshot.
             return Ok(body.snapshot.as_ref().map_or_else(|| store.last_lsn(), |of| of.lsn()));
         }
+        self.check_not_ending(body)?;
         if self.has_long_keys.load(Relaxed) {
             body.with_all();
             let tree_of =
@@ -646,6 +647,19 @@ impl State {
             prepared.into_iter().take(kept).for_each(Prepared::keep);
         }
         committed?.ok_or_else(|| self.too_large(body.len_bytes()))
+    }
+
+    /// Refuses to commit what was read of a keyspace that had ended before: until its pages go, reads find them.
+    fn check_not_ending(&self, body: &Body) -> Result<()> {
+        let snapshot = body.snapshot.as_ref();
+        let is_ending = |of: &OpenSnapshot| body.trees.all().any(|(tree, _)| of.is_ending(*tree));
+        match self.isolation == Isolation::Serializable && snapshot.is_some_and(|of| is_ending(of))
+        {
+            true => {
+                Err(Error::new(ErrorKind::KeyspaceDropped, "a keyspace that was read was dropped"))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Makes the change of a transaction that has to do with one key and nothing else. `None`: nothing is done, and it has to be made like any

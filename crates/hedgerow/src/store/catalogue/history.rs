@@ -46,6 +46,10 @@ impl History {
         self.ended = ended;
     }
 
+    fn is_ending(&self, tree: TreeId, at: Lsn) -> bool {
+        self.ended.is_some_and(|(ended, lsn)| ended == tree && lsn <= at)
+    }
+
     /// What has changed behind `at`, the oldest first.
     fn since(&self, at: Lsn) -> &[Entry] {
         &self.entries[self.entries.partition_point(|entry| entry.lsn <= at)..]
@@ -83,10 +87,15 @@ impl Catalogue {
         Ok(record.map(|record| self.handle(record)))
     }
 
+    /// Whether the keyspace with this tree had ended by a snapshot's moment, and its pages are going.
+    pub fn is_ending(&self, tree: TreeId, at: Lsn) -> bool {
+        self.names.read().is_ending(tree, at)
+    }
+
     /// Whether there was a keyspace with this tree as of a snapshot's moment.
     pub fn was_there(&self, tree: TreeId, at: Lsn) -> Result<bool> {
         let names = self.names.read();
-        if names.ended.is_some_and(|(ended, lsn)| ended == tree && lsn <= at) {
+        if names.is_ending(tree, at) {
             return Ok(false);
         }
         if names.since(at).is_empty() {

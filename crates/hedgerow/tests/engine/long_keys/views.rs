@@ -7,8 +7,8 @@ use super::{
 use crate::anomalies::BOTH;
 use crate::common::{Dice, assert_sound, effort, seed};
 use hedgerow::{
-    Database, ErrorKind, Isolation, Keyspace, Options, Records, Result, Snapshot, Transaction,
-    Value,
+    Cursor, Database, ErrorKind, Isolation, Keyspace, Options, Records, Result, Snapshot,
+    Transaction, Value,
 };
 use hedgerow_testing::count;
 use std::collections::BTreeSet;
@@ -503,4 +503,29 @@ fn estimates_take_bounds_of_any_length() {
     assert_eq!(about((Bound::Unbounded, Bound::Excluded(vec![b'c'; LONGEST]))), 1);
     let long = last(b'x', short + 9);
     assert_eq!(keyspace.approximate_count(long.clone()..long).unwrap(), 0);
+}
+
+/// The cursor was sent to a long key in a store that has none, and goes on over short ones before the store gets its first.
+#[test]
+fn a_cursor_that_was_sent_to_a_long_key_repeats_nothing_when_the_first_long_record_comes() {
+    for form in [vec![0; 5000], vec![0; 20]] {
+        let db = Options::new().in_memory().unwrap();
+        let wrens = db.keyspace("wrens").unwrap();
+        for key in ["a1", "a2", "a3", "z1", "z2", "z3"] {
+            wrens.put(key.as_bytes(), b"").unwrap();
+        }
+        let (mut up, mut down) = (wrens.cursor(), wrens.cursor());
+        for cursor in [&mut up, &mut down] {
+            cursor.seek(&[b'h'; 2000]);
+        }
+        let next = |up: &mut Cursor| up.next_record().unwrap().unwrap().0.to_vec();
+        let previous = |down: &mut Cursor| down.previous_record().unwrap().unwrap().0.to_vec();
+        assert_eq!([next(&mut up), next(&mut up)], [b"z1", b"z2"]);
+        assert_eq!([previous(&mut down), previous(&mut down)], [b"a3", b"a2"]);
+        // A long value, or a long key.
+        let key = if form.len() > 1000 { b"b".to_vec() } else { vec![b'b'; 2000] };
+        wrens.put(&key, &form).unwrap();
+        assert_eq!(next(&mut up), b"z3");
+        assert_eq!(previous(&mut down), b"a1");
+    }
 }
