@@ -10,7 +10,9 @@
 
 use crate::large::Extent;
 use crate::types::{Epoch, PageId, Slot};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// What one entry is charged with: 12 bytes, in tree nodes that are half full at worst, and the
 /// inner nodes over them.
@@ -47,12 +49,12 @@ pub struct TakenDelta {
 /// different leaves count up and down in any order, and what comes and goes between two checkpoints is nothing.
 pub type ExtentChanges = BTreeMap<(u64, u64), (Extent, i32)>;
 
-fn count_extent(changes: &mut ExtentChanges, extent: &Extent, by: i32) {
+fn count_extent(changes: &mut ExtentChanges, extent: Cow<'_, Extent>, by: i32) {
     let name = (extent.runs.first().map_or(0, |run| run.unit), extent.seed);
-    let change = changes.entry(name).or_insert_with(|| (extent.clone(), 0));
-    change.1 += by;
-    if change.1 == 0 {
-        changes.remove(&name);
+    match changes.entry(name) {
+        Entry::Vacant(place) => drop(place.insert((extent.into_owned(), by))),
+        Entry::Occupied(there) if there.get().1 + by == 0 => drop(there.remove()),
+        Entry::Occupied(mut there) => there.get_mut().1 += by,
     }
 }
 
@@ -80,7 +82,7 @@ impl Deltas {
     pub fn record_extent(&mut self, epoch: Epoch, extent: &Extent, by: i32) {
         let changes = self.extents.entry(epoch).or_default();
         let before = changes.len();
-        count_extent(changes, extent, by);
+        count_extent(changes, Cow::Borrowed(extent), by);
         self.entries = self.entries + EXTENT_ENTRIES * changes.len() - EXTENT_ENTRIES * before;
     }
 
@@ -118,8 +120,12 @@ impl Deltas {
         let mut extents = ExtentChanges::new();
         for older in std::mem::replace(&mut self.extents, later).into_values() {
             entries += EXTENT_ENTRIES * older.len();
+            if extents.is_empty() {
+                extents = older;
+                continue;
+            }
             for (extent, by) in older.into_values() {
-                count_extent(&mut extents, &extent, by);
+                count_extent(&mut extents, Cow::Owned(extent), by);
             }
         }
         self.entries -= entries;
@@ -135,15 +141,19 @@ impl Deltas {
     /// The checkpoint that took this failed: the next one takes it. Newer changes win.
     pub fn put_back(&mut self, taken: TakenDelta) {
         self.taken -= taken.entries;
+        // Mostly there is nothing of that epoch, and what was taken goes back as it is.
+        let newer = self.by_epoch.insert(taken.epoch, taken.changes).unwrap_or_default();
         let delta = self.by_epoch.entry(taken.epoch).or_default();
-        let there = delta.len();
-        for (id, slot) in taken.changes {
-            delta.entry(id).or_insert(slot);
+        let newer_entries = newer.len();
+        delta.extend(newer);
+        self.entries = self.entries + delta.len() - newer_entries;
+        let newer = self.extents.insert(taken.epoch, taken.extents).unwrap_or_default();
+        let changes = self.extents.entry(taken.epoch).or_default();
+        let newer_extents = newer.len();
+        for (extent, by) in newer.into_values() {
+            count_extent(changes, Cow::Owned(extent), by);
         }
-        self.entries += delta.len() - there;
-        for (extent, by) in taken.extents.into_values() {
-            self.record_extent(taken.epoch, &extent, by);
-        }
+        self.entries = self.entries + EXTENT_ENTRIES * changes.len() - EXTENT_ENTRIES * newer_extents;
     }
 
     /// Memory charged, in bytes.

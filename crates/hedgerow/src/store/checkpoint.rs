@@ -217,9 +217,7 @@ impl Shared {
             None => publish()?,
         }
         newest.batches = cut.batches;
-        let mut state = slots.state();
-        state.map = map;
-        state.checkpoint = cut.epoch;
+        // While nobody else is kept waiting.
         let page_bytes = slots.page_bytes() as u64;
         let images = delta.changes.values().filter(|slot| !slot.is_none()).count();
         let extents = |sign: i32| -> u64 {
@@ -230,6 +228,9 @@ impl Shared {
             written_bytes: images as u64 * page_bytes + extents(1),
             changed_bytes: delta.changes.len() as u64 * page_bytes + extents(1) + extents(-1),
         };
+        let mut state = slots.state();
+        state.map = map;
+        state.checkpoint = cut.epoch;
         let freed = state.zones.checkpoint_durable();
         state.deltas.done(&delta);
         drop(state);
