@@ -465,6 +465,38 @@ fn a_wait_for_memory_for_large_values_ends_and_poisons_nothing() {
     db.close().unwrap();
 }
 
+/// What is free of the memory for large values suffices, so nobody waits for those who have the rest.
+#[test]
+fn a_get_that_may_not_wait_does_not_write_what_others_have_staged() {
+    let disk = StalledDisk::default();
+    let db = create(&disk, &options().memory_limit_bytes(64 << 20));
+    let keyspace = db.create_keyspace("birds").unwrap();
+    // Too long to be kept in memory.
+    let long = vec![b'x'; 1_200_000];
+    keyspace.put(b"long", &long).unwrap();
+    db.checkpoint().unwrap();
+    let stalled = disk.stall(Of::Store);
+    // One buffer is full, and held up, and the other one has no room.
+    let count = fill(&keyspace, 0, &[b'x'; 10_000]);
+    let never = keyspace.clone().with_wait(Wait::Never);
+    let gets = spawn_named("gets", move || {
+        let since = Moment::now();
+        (never.get(b"long"), since.elapsed())
+    });
+    let gets = gets.unwrap();
+    let since = Moment::now();
+    while !gets.is_finished() && since.elapsed() < Duration::from_secs(2) {
+        sleep(Duration::from_millis(1));
+    }
+    drop(stalled);
+    let (found, took) = gets.join().unwrap();
+    assert_eq!(found.unwrap().as_deref(), Some(&long[..]));
+    assert!(took < Duration::from_secs(1), "it took {took:?}");
+    put(&keyspace, Wait::Forever, count, &[b'x'; 10_000]).unwrap();
+    assert_has(&keyspace, count + 2);
+    db.close().unwrap();
+}
+
 /// The reads and changes of one call share its time, and so does what it calls in between.
 #[test]
 fn the_steps_of_one_call_share_the_time_that_it_may_wait() {

@@ -3,7 +3,8 @@
 //! A stream keeps its buffer from one call to the next, so that reading or writing small pieces costs no I/O for
 //! each. Such a loan can be called back: when somebody else needs memory, the share asks the borrowers one after
 //! the other, and a borrower that is not inside of a call gives its buffer back. So a stream that nobody calls is in
-//! nobody's way. A borrower that was called since it was asked last keeps its buffer for one more round.
+//! nobody's way. A borrower that was called since it was asked last keeps its buffer for one more round. As long as a chunk is
+//! free, nobody is asked twice, what is staged is not written for anybody, and a call whose waits are bounded asks nobody.
 //!
 //! Invariants: what is lent and what is kept are no more than the share together. The lock of the share is the
 //! last one: a borrower is asked with nothing locked, because giving back may write to the file. `Send + Sync`.
@@ -29,11 +30,22 @@ const MOST_LEFT_CHUNKS: usize = 32;
 /// Buffers that are kept at most.
 const KEPT_BUFFERS: usize = 4;
 
+/// Why a borrower is asked for its loan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// A chunk is free, and more would be of use: what is staged is not written for that.
+    More,
+    /// Less than a chunk is free.
+    Any,
+    /// The same, and whoever asks is not to wait for others: what a thread can write it does not write itself.
+    AtOnce,
+}
+
 /// Somebody who keeps a loan between calls, and can be asked for it.
 pub trait Borrower: Send + Sync {
     /// Gives the loan back unless a call is using it, or has used it since this was asked last. Waits for
     /// nobody who may be waiting for a loan.
-    fn give_back(&self);
+    fn give_back(self: Arc<Self>, need: Need);
 }
 
 /// How long a loan is for.
@@ -197,7 +209,7 @@ impl Loans {
         let since = Moment::now();
         let mut is_waiting = None;
         while since.elapsed() < LONGEST_LOAN_WAIT {
-            self.call_back(chunk, most);
+            self.call_back(chunk, most, waiting.is_bounded());
             let mut share = self.share.lock();
             if share.free_bytes >= chunk {
                 let is_one_read = matches!(loan_for, LoanFor::Read);
@@ -236,21 +248,31 @@ impl Loans {
         buffer.map(|buffer| Loan { buffer: Some(buffer), borrower: None, loans: self.clone() })
     }
 
-    /// Asks borrowers for what they do not use, until so many chunks can be lent, or a half of the share is free. Twice at
-    /// most: the second time nobody has used its buffer since, unless a call does so now.
-    fn call_back(&self, chunk: usize, most: usize) {
+    /// Asks borrowers for what they do not use, until so many chunks can be lent, or a half of the share is free; if the call is bounded,
+    /// until one can. Where there is not even one they are asked twice: the second time nobody has used its buffer since, unless a
+    /// call does so now.
+    fn call_back(&self, chunk: usize, most: usize, is_bounded: bool) {
         let mut asked = 0;
         loop {
-            let next = {
+            let (next, has_one) = {
                 let mut share = self.share.lock();
                 let wanted = most.saturating_mul(2 * chunk).min(share.bytes / 2).max(chunk);
-                if share.free_bytes >= wanted || asked >= 2 * share.borrowers.len() {
+                let has_one = share.free_bytes >= chunk;
+                let rounds = if has_one { 1 } else { 2 };
+                if share.free_bytes >= wanted
+                    || has_one && is_bounded
+                    || asked >= rounds * share.borrowers.len()
+                {
                     return;
                 }
-                share.next_to_ask()
+                (share.next_to_ask(), has_one)
             };
             let Some(borrower) = next else { return };
-            borrower.give_back();
+            borrower.give_back(match (has_one, is_bounded) {
+                (true, _) => Need::More,
+                (false, true) => Need::AtOnce,
+                (false, false) => Need::Any,
+            });
             asked += 1;
         }
     }
@@ -275,6 +297,7 @@ impl Drop for Wanting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wait::Wait;
     use hedgerow_sync::primitive::random::SplitMix64;
 
     const CHUNK: usize = 4096;
@@ -330,7 +353,7 @@ mod tests {
     }
 
     impl Borrower for Stream {
-        fn give_back(&self) {
+        fn give_back(self: Arc<Self>, _: Need) {
             self.asked.fetch_add(1, Relaxed);
             if let Some(mut loan) = self.loan.try_lock() {
                 *loan = None;
@@ -370,6 +393,21 @@ mod tests {
         drop((busy, idle));
         assert_eq!(loans.share.lock().borrowers.len(), 0);
         assert_eq!(loans.share.lock().free_bytes, 2 * CHUNK);
+    }
+
+    #[test]
+    fn nobody_is_asked_for_more_by_who_may_not_wait_and_once_by_others() {
+        let loans = loans(4);
+        let busy: Vec<_> = (0..3).map(|_| begin(&loans)).collect();
+        let in_calls: Vec<_> = busy.iter().map(|stream| stream.loan.lock()).collect();
+        let asked = || busy.iter().map(|stream| stream.asked.load(Relaxed)).collect::<Vec<_>>();
+        let before = asked();
+        let loan = loans.lend(CHUNK, 4, LoanFor::Call, &Wait::Never.begin()).unwrap();
+        assert_eq!(asked(), before, "a chunk was free");
+        drop(loan);
+        drop(loans.lend(CHUNK, 4, LoanFor::Call, &Waiting::Forever).unwrap());
+        assert_eq!(asked(), before.iter().map(|asked| asked + 1).collect::<Vec<_>>());
+        drop(in_calls);
     }
 
     #[test]

@@ -19,6 +19,6 @@ pub use chunks::{
 pub(super) use door::Door;
 pub(super) use extent_space::ExtentSpace;
 pub(super) use loans::Loans;
-pub use loans::{Borrower, Loan, LoanFor};
+pub use loans::{Borrower, Loan, LoanFor, Need};
 pub use staging::Staging;
 pub use store::{Reading, ReadingOne};

@@ -6,7 +6,8 @@
 //!
 //! - the log, before it writes a block with a record that may refer to them (`SlotStore::sync_extents`);
 //! - a checkpoint, before it syncs the file;
-//! - somebody who needs the buffer's memory (it is a loan).
+//! - somebody who needs the buffer's memory (it is a loan) where less than a chunk is free. A call whose waits are bounded leaves the
+//!   write to the thread.
 //!
 //! There are two buffers: one is filled while the other one, which is full, is written. A full one is written by a thread
 //! in a store that has threads, else by whoever filled it. The thread begins when it is first wanted. Where two would take
@@ -26,7 +27,7 @@
 
 use super::chunks::chunk_bytes;
 use super::door::Door;
-use super::loans::{Borrower, Loan, LoanFor, Loans};
+use super::loans::{Borrower, Loan, LoanFor, Loans, Need};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Run;
 use crate::space::geometry::Geometry;
@@ -209,7 +210,8 @@ impl Staging {
                 next += 1;
             }
             *was_used = true;
-            let is_wanted = loan.is_wanted();
+            // What the disk holds up cannot be broken off.
+            let is_wanted = loan.is_wanted() && !waiting.is_bounded();
             self.note_count(&staged);
             drop(staged);
             if is_wanted
@@ -468,7 +470,9 @@ impl Staging {
         self.written.notify_all();
         match outcome {
             Ok(()) => {
-                staged.spare = staged.full.take().and_then(Arc::into_inner).map(|full| full.loan);
+                let loan = staged.full.take().and_then(Arc::into_inner).map(|full| full.loan);
+                // Nobody else gives it to those who wait for memory.
+                staged.spare = loan.filter(|loan| !loan.is_wanted());
                 staged.written_count += 1;
                 self.note_count(&staged);
                 Ok(staged)
@@ -569,13 +573,24 @@ impl Staging {
 }
 
 impl Borrower for Staging {
-    fn give_back(&self) {
+    fn give_back(self: Arc<Self>, need: Need) {
         {
             // Whoever holds it is using it.
             let Some(mut staged) = self.staged.try_lock() else { return };
-            let has_any = staged.loan.is_some() || staged.full.is_some() || staged.spare.is_some();
-            if std::mem::take(&mut staged.was_used) || !has_any {
+            if std::mem::take(&mut staged.was_used) {
                 return;
+            }
+            staged.give_back_loans();
+            if need == Need::More || staged.lent_bytes() == 0 {
+                return;
+            }
+            if need == Need::AtOnce {
+                if staged.full.is_none() {
+                    staged.fill_up();
+                }
+                if staged.is_writing || self.wake_thread(&mut staged) {
+                    return;
+                }
             }
         }
         let Ok(_writing) = self.door.enter() else { return };

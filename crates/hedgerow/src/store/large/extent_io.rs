@@ -17,7 +17,7 @@ use crate::large::Held;
 use crate::large::{Extent, MAX_RUNS, MAX_VALUE_BYTES, reference_bytes};
 use crate::page::Frames;
 use crate::space::geometry::Geometry;
-use crate::space::large::{Borrower, Loan, LoanFor, Reading, ReadingOne};
+use crate::space::large::{Borrower, Loan, LoanFor, Need, Reading, ReadingOne};
 use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, seal_chunk, units_of_value};
 use crate::space::slot_store::SlotStore;
 use crate::wait::Wait;
@@ -284,7 +284,7 @@ impl Output {
 }
 
 impl Borrower for Output {
-    fn give_back(&self) {
+    fn give_back(self: Arc<Self>, _: Need) {
         // A call that is using it ends, or waits for nobody but the disk.
         let Some(mut buffered) = self.buffered.try_lock() else { return };
         if std::mem::take(&mut buffered.was_used) || buffered.loan.is_none() {
@@ -364,7 +364,7 @@ impl Cached {
 }
 
 impl Borrower for Cache {
-    fn give_back(&self) {
+    fn give_back(self: Arc<Self>, _: Need) {
         let Some(mut cached) = self.0.try_lock() else { return };
         if !std::mem::take(&mut cached.was_used) {
             cached.give_back();

@@ -6,17 +6,16 @@
 //! here: whoever comes to the value reads it again and is told. Thread-safety: as for [`Store`].
 
 use crate::large::{Extent, Stored, read_stored};
-use crate::space::large::{CHUNK_HEADER_BYTES, LoanFor, is_chunk};
+use crate::space::large::{CHUNK_HEADER_BYTES, is_chunk};
 use crate::storage::ReadRequest;
 use crate::store::Store;
-use crate::wait::Wait;
 
 /// Chunks of the buffer that values are read into at most.
 const CHUNKS_AT_ONCE: usize = 32;
 
 impl Store {
     /// Reads values that are not in memory, by their references, with one submission. Returns how many of the references it has looked at: of
-    /// those that follow the values have no room in the buffer. Waits for nobody's buffer.
+    /// those that follow the values have no room in the buffer. Takes what memory is free, and asks nobody for his.
     pub fn read_values_ahead<'r>(&self, references: impl Iterator<Item = &'r [u8]>) -> usize {
         let mut all = 0;
         let references = references.inspect(|_| all += 1);
@@ -39,8 +38,7 @@ impl Store {
         if extents.is_empty() {
             return all;
         }
-        let lent = slots.lend(CHUNKS_AT_ONCE, LoanFor::Call, &Wait::Never.begin());
-        let Ok(mut loan) = lent else { return all };
+        let Some(mut loan) = slots.lend_free(CHUNKS_AT_ONCE) else { return all };
         let mut rest = &mut loan[..];
         let mut requests: Vec<ReadRequest<'_>> = Vec::new();
         // Of each extent that has room in the buffer: how many of the requests are its chunks.

@@ -316,6 +316,39 @@ fn values_that_are_asked_for_ahead_are_read_once_and_checked() {
     assert!(is_clean(&store));
 }
 
+/// They have the memory that is free.
+#[test]
+fn reads_of_values_in_the_file_write_none_that_are_staged() {
+    let disk = SimDisk::new(1);
+    let options = StoreOptions { memory_limit_bytes: 32 << 20, ..options() };
+    let store = open(&options, &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    let long = |n: u8| value(n, 100_000 + usize::from(n));
+    for n in 0..20 {
+        put(&store, &wrens, &[n], &long(n));
+    }
+    store.close().unwrap();
+    drop((wrens, store));
+    let store = open(&options, &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    for n in 20..120 {
+        put(&store, &wrens, &[n], &value(n, 3000));
+    }
+    // With a reader that is half through its value, less than a half of the share is free.
+    let mut half_read = find_large(&store, &wrens, &[0]).unwrap().unwrap();
+    assert_eq!(half_read.read_at(0, &mut [0; 70_000]).unwrap(), 70_000);
+    let references: Vec<Value> = (0..20).map(|n| wrens.get(&[n]).unwrap().unwrap()).collect();
+    let (reads, writes) = (disk.calls(CallKind::Read), disk.calls(CallKind::Write));
+    for (n, reference) in (0..).zip(&references) {
+        store.read_values_ahead([reference.as_bytes()].into_iter());
+        assert_eq!(in_file(&store, &wrens, &[n]), long(n));
+    }
+    assert!(disk.calls(CallKind::Read) > reads);
+    assert_eq!(disk.calls(CallKind::Write), writes);
+    assert!(is_clean(&store));
+    store.close().unwrap();
+}
+
 /// While somebody writes what is staged in a store with one value, `first`, calls `meanwhile`, which is to end before that
 /// write, and then lets another thread do `waits`, which is to end after it.
 fn beside_a_write(
