@@ -360,47 +360,49 @@ impl Keyspace {
     /// [the smallest](crate::smallest_memory_limit_bytes).
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.store(key, value, |tree, key, value| tree.put(key, value), |_| true)
+        self.store(key, value, |tree, key, value| tree.put(key, value), |_| true, None)
     }
 
-    /// Runs a change that puts `value`, in the form that a leaf gets. `stored`: by its outcome it did.
+    /// Runs a change that puts `value`, in the form that a leaf gets. `stored`: by its outcome it did. `only_if`: it is false unless there is a
+    /// record, or is none.
     #[inline(always)]
-    fn store<R>(
+    fn store(
         &self,
         key: &[u8],
         value: &[u8],
-        change: impl Fn(&PoolTree, &[u8], &[u8]) -> Result<R>,
-        stored: impl Fn(&R) -> bool,
-    ) -> Result<R> {
+        change: impl Fn(&PoolTree, &[u8], &[u8]) -> Result<bool>,
+        stored: impl Fn(&bool) -> bool,
+        only_if: Option<bool>,
+    ) -> Result<bool> {
         if !is_stored_form(value) {
             let outcome = self.change_if(|tree| change(tree, key, value), &stored);
             if !is_too_large(&outcome) {
                 return outcome;
             }
         }
-        self.change_large(key, value, change, stored)
+        self.change_large(key, value, change, stored, only_if)
     }
 
-    /// Puts a record unless there is one of the same key. Returns whether it did. A value that is too long for a leaf is written to the file
-    /// in any case, and its place is given back if nothing was put.
+    /// Puts a record unless there is one of the same key. Returns whether it did. A value that is too long for a leaf costs a look-up more, and is
+    /// written to the file if that finds no record; if another thread puts one meanwhile, its place is given back.
     ///
     /// # Errors
     /// Those of [`Keyspace::put`].
     #[inline]
     pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let inserts = |tree: &PoolTree, key: &[u8], value: &[u8]| tree.insert_if_absent(key, value);
-        self.store(key, value, inserts, |inserted| *inserted)
+        self.store(key, value, inserts, |inserted| *inserted, Some(false))
     }
 
-    /// Gives an existing record a new value. Returns whether there was one; if not, nothing is put. A value that is too long for a leaf is
-    /// written to the file in any case, as by [`Keyspace::insert_if_absent`].
+    /// Gives an existing record a new value. Returns whether there was one; if not, nothing is put. A value that is too long for a leaf costs a
+    /// look-up more, and is written to the file if that finds a record.
     ///
     /// # Errors
     /// Those of [`Keyspace::put`].
     #[inline]
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let updates = |tree: &PoolTree, key: &[u8], value: &[u8]| tree.update(key, value);
-        self.store(key, value, updates, |updated| *updated)
+        self.store(key, value, updates, |updated| *updated, Some(true))
     }
 
     /// Makes `new` the state of `key` if its present state is `expected`, in one atomic step. `None` stands for *no record*. If the

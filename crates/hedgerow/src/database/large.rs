@@ -147,20 +147,29 @@ impl Keyspace {
         writer.finish()
     }
 
-    /// A change that may put a large value; `stored`: by its outcome it did.
+    /// A change that may put a large value; `stored`: by its outcome it did. `only_if`: it comes to nothing, and is false, unless there is
+    /// a record, or is none. That is asked before anything is written; the change itself sees to what comes between.
     #[cold]
-    pub(super) fn change_large<R>(
+    pub(super) fn change_large(
         &self,
         key: &[u8],
         value: &[u8],
-        change: impl FnOnce(&PoolTree, &[u8], &[u8]) -> Result<R>,
-        stored: impl Fn(&R) -> bool,
-    ) -> Result<R> {
-        if is_long(&self.tree, key) {
-            return self.change_long(key, value, change, stored);
-        }
+        change: impl FnOnce(&PoolTree, &[u8], &[u8]) -> Result<bool>,
+        stored: impl Fn(&bool) -> bool,
+        only_if: Option<bool>,
+    ) -> Result<bool> {
         self.inner.check_open()?;
         let this = self.for_one_call();
+        if let Some(is_there) = only_if
+            && this.contains_key(key)? != is_there
+        {
+            this.tree.pool().check_values()?;
+            this.inner.check_put(&this.tree, key, value)?;
+            return Ok(false);
+        }
+        if is_long(&self.tree, key) {
+            return this.change_long(key, value, change, stored);
+        }
         let prepared = self.inner.prepare(&this.tree, key, value)?;
         let makes = |tree: &PoolTree| {
             let outcome = change(tree, key, prepared.bytes())?;

@@ -2,10 +2,13 @@
 //! space back.
 #![allow(clippy::disallowed_methods, reason = "a test with threads and files of its own")]
 
-use crate::common::{Dice, assert_sound, bytes, get, key, seed};
+use crate::common::{Dice, assert_sound, bytes, get, key, open, seed};
+use hedgerow::internals::store::OpenHow;
 use hedgerow::{
     Database, ErrorKind, Isolation, Keyspace, Options, Swap, TransactionKeyspace, WriteBatch,
 };
+use hedgerow_testing::SimDisk;
+use hedgerow_testing::sim::CallKind;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 
@@ -642,4 +645,49 @@ fn get_it(seen: &TransactionKeyspace) -> Vec<u8> {
 
 fn get_it_to_change(seen: &TransactionKeyspace) -> Vec<u8> {
     seen.get_for_update(&[199]).unwrap().unwrap().to_vec()
+}
+
+/// Whoever may not put it looks first, and pushes nothing out of memory.
+#[test]
+fn a_large_value_that_may_not_be_put_is_not_written() {
+    let mut dice = Dice(seed(3));
+    let disk = SimDisk::new(1);
+    let options =
+        Options::new().memory_limit_bytes(5 << 20).background_checkpoints(false).log(false);
+    let db = open(&options, &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("songs").unwrap();
+    let (value, other) = (bytes(&mut dice, 60_000), bytes(&mut dice, 60_000));
+    let (there, long, none): (&[u8], &[u8], &[u8]) = (b"there", &[b'l'; 2000], b"none");
+    keyspace.put(there, &value).unwrap();
+    keyspace.put(long, &value).unwrap();
+    db.checkpoint().unwrap();
+    let calls = || (disk.calls(CallKind::Read), disk.calls(CallKind::Write));
+    let before = calls();
+    for _ in 0..100 {
+        assert!(!keyspace.insert_if_absent(there, &other).unwrap());
+        assert!(!keyspace.insert_if_absent(long, &other).unwrap());
+        assert!(!keyspace.update(none, &other).unwrap());
+        for expected in [None, Some(&other[..])] {
+            let swapped = keyspace.compare_and_swap(there, expected, Some(&other)).unwrap();
+            assert_eq!(swapped, Swap::Differs(Some(value.as_slice().into())));
+        }
+    }
+    assert_eq!(get(&keyspace, there).as_deref(), Some(&value[..]));
+    assert_eq!(calls(), before);
+    assert!(keyspace.insert_if_absent(none, &other).unwrap());
+    assert!(keyspace.update(long, &other).unwrap());
+    for key in [long, none] {
+        assert_eq!(get(&keyspace, key).as_deref(), Some(&other[..]));
+    }
+    assert_sound(&db, "after conditional changes");
+    drop(keyspace);
+    db.close().unwrap();
+    // What no change may do is an error all the same.
+    let db = open(&options, &disk, OpenHow::ReadOnly).unwrap();
+    let refused = db.open_keyspace("songs").unwrap().unwrap().insert_if_absent(there, &other);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::ReadOnly);
+    let keyspace = Options::new().in_memory().unwrap().keyspace("songs").unwrap();
+    keyspace.put(there, b"short").unwrap();
+    let refused = keyspace.insert_if_absent(there, &vec![0; 3_000_000]).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::RecordTooLarge { .. }), "{refused}");
 }

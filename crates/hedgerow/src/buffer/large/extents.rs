@@ -8,7 +8,7 @@ use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::pool::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
-use crate::large::{Run, Stored, read_stored};
+use crate::large::{Extent, Run, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::types::{Epoch, Lsn, Purpose};
 use crate::wait::{Wait, Waiting};
@@ -25,13 +25,9 @@ impl BufferPool {
         max_runs: usize,
         waiting: &Waiting<'_>,
     ) -> Result<Vec<Run>> {
-        if self.read_only {
-            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
-        }
         let mut checkpoints = 0;
         loop {
-            self.check_poison()?;
-            self.check_open()?;
+            self.check_values()?;
             // How much is kept for the map is known from then on.
             drop(self.enter_with(0, Purpose::Take, waiting)?);
             let keep = || slots.needed(self.images_to_write(), Purpose::Take);
@@ -64,6 +60,25 @@ impl BufferPool {
         drop(self.enter_with(0, Purpose::Take, &Wait::Never.begin())?);
         let keep = || slots.needed(self.images_to_write(), Purpose::Take);
         slots.allocate_extent_below(end_zone, units, max_runs, keep)
+    }
+
+    /// Whether large values may be put.
+    ///
+    /// Errors: `ReadOnly`; `Poisoned`; `Closed`.
+    pub fn check_values(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, "the database is open for reading only"));
+        }
+        self.check_poison()?;
+        self.check_open()
+    }
+
+    /// Gives back an extent that no record ever referred to, and what is kept of it in memory. Waits for nobody who reads.
+    pub fn discard_extent(&self, extent: &Extent) {
+        self.forget_value(extent);
+        if let Some(slots) = &self.slots {
+            slots.discard_extent(&extent.runs);
+        }
     }
 
     /// See [`crate::page::Values::stored_form_changed`]. An extent that this file cannot have is damage, after which
@@ -148,9 +163,9 @@ impl BufferPool {
     /// See [`crate::page::Values::discard_stored_form`].
     pub(in crate::buffer) fn discard_large(&self, value: &[u8]) {
         match &self.slots {
-            Some(slots) => {
+            Some(_) => {
                 if let Stored::Extent(extent) = read_stored(value) {
-                    slots.discard_extent(&extent.runs);
+                    self.discard_extent(&extent);
                 }
             }
             None => {

@@ -166,7 +166,7 @@ impl Drop for ExtentWriter {
         let mut buffered = self.output.buffered.lock();
         buffered.loan = None;
         if !self.in_place {
-            self.output.slots.discard_extent(&self.output.extent.runs);
+            self.output.pool.discard_extent(&self.output.extent);
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Rank 6. Of a long value the first chunks are written while the next ones are staged. What is longer than two MiB, or comes in pieces,
 //! goes through [`super::ExtentWriter`], and to the file at once. Invariant: a place to which nobody came to refer is given back when the
-//! value is dropped. `Send`; used by one thread.
+//! value is dropped, and so are its frames. `Send`; used by one thread.
 
 use super::extent_io::check_large;
 use crate::buffer::BufferPool;
@@ -11,13 +11,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
 use crate::large::{Extent, MAX_RUNS, reference_bytes};
 use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, seal_chunk, units_of_value};
-use crate::space::slot_store::SlotStore;
 use crate::wait::{Wait, is_end_of_wait};
 use hedgerow_sync::primitive::{Arc, random};
 use std::fmt;
 
 /// A value that is in the file, or will be before any record that refers to it; or in memory for good.
 pub struct PlacedValue {
+    pool: Arc<BufferPool>,
     place: Place,
     reference: Vec<u8>,
     /// Somebody refers to it: it is not given back.
@@ -25,8 +25,8 @@ pub struct PlacedValue {
 }
 
 enum Place {
-    Extent(Arc<SlotStore>, Extent),
-    Frames(Arc<BufferPool>, Held),
+    Extent(Extent),
+    Frames(Held),
 }
 
 impl fmt::Debug for PlacedValue {
@@ -49,8 +49,8 @@ impl PlacedValue {
         let Some(slots) = check_large(pool, value.len() as u64, reference_room)? else {
             let held = pool.hold_value(value)?;
             let reference = held.encode();
-            let place = Place::Frames(pool.clone(), held);
-            return Ok(Some(PlacedValue { place, reference, in_place: false }));
+            let (pool, place) = (pool.clone(), Place::Frames(held));
+            return Ok(Some(PlacedValue { pool, place, reference, in_place: false }));
         };
         assert!(!value.is_empty(), "an empty value is short");
         let geometry = slots.geometry();
@@ -66,8 +66,8 @@ impl PlacedValue {
             Extent { len_bytes: value.len() as u64, seed: random::seed(), runs: runs.into() };
         let reference = extent.encode();
         // From here on it is given back if anything fails.
-        let place = Place::Extent(slots.clone(), extent.clone());
-        let placed = PlacedValue { place, reference, in_place: false };
+        let place = Place::Extent(extent.clone());
+        let placed = PlacedValue { pool: pool.clone(), place, reference, in_place: false };
         let places: Vec<(u64, usize)> = (0..extent.chunks(geometry))
             .map(|index| extent.place(geometry, index))
             .map(|place| (place.offset_bytes, place.stored_bytes))
@@ -104,8 +104,8 @@ impl Drop for PlacedValue {
             return;
         }
         match &self.place {
-            Place::Extent(slots, extent) => slots.discard_extent(&extent.runs),
-            Place::Frames(pool, held) => pool.release_held(held),
+            Place::Extent(extent) => self.pool.discard_extent(extent),
+            Place::Frames(held) => self.pool.release_held(held),
         }
     }
 }

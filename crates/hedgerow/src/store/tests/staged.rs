@@ -101,6 +101,26 @@ fn a_value_that_was_given_up_is_not_written_over_the_next_one() {
     assert!(is_clean(&store));
 }
 
+/// Nobody will ask for it, and its frames are used by others at once.
+#[test]
+fn a_value_that_was_given_up_leaves_no_copy_in_memory() {
+    let (_, store) = new_store();
+    let is_kept = |reference: &[u8]| store.append_kept(reference, &mut Vec::new());
+    let given_up = place(&store, &value(1, 3000));
+    let reference = given_up.stored_form().to_vec();
+    assert!(is_kept(&reference));
+    drop(given_up);
+    assert!(!is_kept(&reference));
+    let mut writer = store.write_large(3000, 200, &crate::Wait::Forever).unwrap();
+    writer.write(&value(2, 3000)).unwrap();
+    writer.finish().unwrap();
+    let reference = writer.stored_form();
+    store.keep_value(&reference, &value(2, 3000), true);
+    assert!(is_kept(&reference));
+    drop(writer);
+    assert!(!is_kept(&reference));
+}
+
 /// A write that fails for want of room leaves all staged; the next one writes it.
 #[test]
 fn what_could_not_be_written_is_still_there() {
