@@ -9,7 +9,7 @@ use crate::database::long::{self, is_long};
 use crate::database::opened::{OpenedAt, Used, UsedTree};
 use crate::database::options::Durability;
 use crate::database::range::Range;
-use crate::database::values::{Resolved, is_too_large};
+use crate::database::values::{Resolved, is_record};
 use crate::error::{Error, Result};
 use crate::large::is_stored_form;
 use crate::node::anatomy::Reference;
@@ -374,13 +374,10 @@ impl Keyspace {
         stored: impl Fn(&bool) -> bool,
         only_if: Option<bool>,
     ) -> Result<bool> {
-        if !is_stored_form(value) {
-            let outcome = self.change_if(|tree| change(tree, key, value), &stored);
-            if !is_too_large(&outcome) {
-                return outcome;
-            }
+        match is_record(&self.tree, key, value) {
+            true => self.change_if(|tree| change(tree, key, value), &stored),
+            false => self.change_large(key, value, change, stored, only_if),
         }
-        self.change_large(key, value, change, stored, only_if)
     }
 
     /// Puts a record unless there is one of the same key. Returns whether it did. A value that is too long for a leaf costs a look-up more, and is
@@ -425,15 +422,14 @@ impl Keyspace {
         new: Option<&[u8]>,
     ) -> Result<Swap> {
         let this = self.for_one_call();
-        let is_plain = |value: Option<&[u8]>| !value.is_some_and(is_stored_form);
-        if is_plain(expected) && is_plain(new) {
+        let is_plain = !expected.is_some_and(is_stored_form);
+        if is_plain && is_record(&self.tree, key, new.unwrap_or_default()) {
             let swaps = |tree: &PoolTree| tree.compare_and_swap(key, expected, new);
             let is_made = |swapped: &Swap| is_change(swapped, expected, new);
             let swapped = this.change_if(swaps, is_made);
             let differs_large = |found: &Value| self.is_stored_form(found);
             match &swapped {
                 Ok(Swap::Differs(Some(found))) if differs_large(found) => {}
-                Err(_) if is_too_large(&swapped) => {}
                 _ => return swapped,
             }
         }

@@ -7,9 +7,8 @@
 
 use crate::database::keyspace::Keyspace;
 use crate::database::long::is_long;
-use crate::database::values::is_too_large;
+use crate::database::values::is_record;
 use crate::error::{Error, ErrorKind, Result};
-use crate::large::is_stored_form;
 use crate::tree::{Before, Swap, Updated, Value};
 
 /// Bytes of an integer in a record.
@@ -141,14 +140,11 @@ impl Keyspace {
     /// Those of [`Keyspace::put`].
     pub fn swap(&self, key: &[u8], value: &[u8]) -> Result<Option<Value>> {
         let this = self.for_one_call();
-        if !is_stored_form(value) {
+        if is_record(self.tree(), key, value) {
             let mut old = Value::default();
-            let before = this.change_if(|tree| tree.swap(key, value, &mut old), is_fit);
-            match before {
-                Ok(Before::Was(found)) => return Ok(found.then_some(old)),
-                Err(_) if is_too_large(&before) => {}
-                Err(error) => return Err(error),
-                Ok(Before::Unfit) => {}
+            let before = this.change_if(|tree| tree.swap(key, value, &mut old), is_fit)?;
+            if let Before::Was(found) = before {
+                return Ok(found.then_some(old));
             }
         }
         this.fetch_update(key, |_| Some(value))

@@ -61,6 +61,16 @@ impl Prepared<'_> {
     }
 }
 
+/// Whether a leaf takes a record as it is. To be asked first: a tree refuses others with an error, which takes longer to make.
+#[inline]
+pub(super) fn is_record(tree: &PoolTree, key: &[u8], value: &[u8]) -> bool {
+    let len_bytes = key.len() + value.len();
+    // Nearly all records are no longer than a key may be.
+    let fits = len_bytes <= tree.max_short_key_bytes()
+        || !is_long(tree, key) && len_bytes <= tree.max_record_bytes();
+    fits && !is_stored_form(value)
+}
+
 /// What became of a value in a stored form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Resolved {
@@ -70,12 +80,6 @@ pub(super) enum Resolved {
     Read,
     /// There is no record any more.
     Gone,
-}
-
-/// Whether an error says that a value does not fit into a leaf, or a key.
-pub(super) fn is_too_large<R>(outcome: &Result<R>) -> bool {
-    use ErrorKind::{KeyTooLong, RecordTooLarge};
-    matches!(outcome, Err(error) if matches!(error.kind(), RecordTooLarge { .. } | KeyTooLong { .. }))
 }
 
 impl Inner {
