@@ -2,7 +2,7 @@
 //!
 //! Rank 2. A [`SlotStore`] joins the data structures of this module ([`Zones`], [`Deltas`], the map's
 //! root) with the file. One mutex, which comes last in the latch order, guards all of them; no I/O is done
-//! under it. Beside them it has parts with locks of their own, which do not know it: [`Checkpoints`], [`Staging`] and the like.
+//! under it. Beside them it has parts with locks of their own, which do not know it: [`Checkpoints`], [`Staging`] (which frees units with its own lock held) and the like.
 //! What takes several steps stands in files above this one: getting slots ([`super::extend`]), making room ([`super::make_room`]),
 //! parts of the map ([`super::part_file`]), extents (`large/store.rs`). `Send + Sync`.
 //!
@@ -18,6 +18,7 @@ use super::owed::Owed;
 use super::room::Room;
 use crate::checksum::page_checksum;
 use crate::error::{Error, ErrorKind, Result};
+use crate::large::Run;
 use crate::page::header;
 use crate::space::audit::SpaceReport;
 use crate::space::delta::{Deltas, TakenDelta};
@@ -66,7 +67,7 @@ pub struct SlotStore {
     /// How the file is cut up; it never changes.
     geometry: Geometry,
     form: PageForm,
-    state: Mutex<SpaceState>,
+    state: Arc<Mutex<SpaceState>>,
     /// Held by who makes the file longer, with nothing else.
     pub(super) extending: Mutex<()>,
     pub(super) room: Room,
@@ -97,15 +98,19 @@ impl SlotStore {
     ) -> SlotStore {
         let geometry = state.zones.geometry();
         let (door, loans) = (Arc::new(Door::default()), Arc::new(Loans::default()));
-        let staging = Staging::new(file.clone(), geometry, door.clone(), loans.clone());
+        let room = Room::new(&state.zones, page_bytes);
+        let state = Arc::new(Mutex::new(state));
+        let of = state.clone();
+        let free = Box::new(move |runs: &[Run]| of.lock().zones.discard_extent(runs));
+        let staging = Staging::new(file.clone(), geometry, door.clone(), loans.clone(), free);
         SlotStore {
             file,
             syncs: FileSync::default(),
             page_bytes,
             geometry,
             form,
-            room: Room::new(&state.zones, page_bytes),
-            state: Mutex::new(state),
+            room,
+            state,
             extending: Mutex::new(()),
             images: ImageCounts::new(),
             checkpoints: Checkpoints::default(),

@@ -88,7 +88,7 @@ fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) -> Vec<u8> 
 }
 
 /// A file beside which the log makes extents durable, just before each write, which may fail to be unlocked, and in
-/// which writes of many may wait.
+/// which writes of many may wait, and then find no room.
 #[derive(Debug)]
 struct Watched {
     file: Arc<dyn File>,
@@ -96,6 +96,7 @@ struct Watched {
     syncs: AtomicU64,
     stays_locked: AtomicBool,
     batches_wait: AtomicBool,
+    disk_is_full: AtomicBool,
     batches_begun: AtomicU64,
     batches_written: AtomicU64,
     /// Of the last one: how far behind a multiple of 4096 each write begins, in the file and in memory.
@@ -122,6 +123,9 @@ impl File for Watched {
         }
         let begins = |r: &WriteRequest<'_>| (r.offset_bytes % 4096, r.buf.as_ptr() as usize % 4096);
         *self.last_batch.lock() = requests.iter().map(begins).collect();
+        if self.disk_is_full.load(SeqCst) {
+            return Err(Error::new(ErrorKind::DiskFull, "a test"));
+        }
         self.file.write_batch(requests)?;
         self.batches_written.fetch_add(1, SeqCst);
         Ok(())
@@ -169,6 +173,7 @@ fn watched_with(options: &StoreOptions) -> (Arc<Watched>, Store) {
         syncs: 0.into(),
         stays_locked: false.into(),
         batches_wait: false.into(),
+        disk_is_full: false.into(),
         batches_begun: 0.into(),
         batches_written: 0.into(),
         last_batch: Mutex::default(),

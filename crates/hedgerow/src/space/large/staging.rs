@@ -20,10 +20,11 @@
 //! chunk of the share for readers. Buffers are written one after the
 //! other, in the order in which they were filled. A chunk is staged until its buffer is written. A write that fails leaves
 //! everything staged. It is tried again by the next one who needs it if it failed for want of room or memory, else nothing is
-//! written any more, and everybody who comes is told.
+//! written any more, and everybody who comes is told. Units are not given back while a chunk in them is being written: whoever writes it
+//! does that afterwards.
 //!
-//! `Send + Sync`: one mutex, which is not held during a write. It comes after all latches, and a loan is asked for before
-//! it is taken. Whoever needs a buffer in the file that somebody else is writing waits for that write.
+//! `Send + Sync`: one mutex, which is not held during a write. It comes after all latches and before the lock of the space, and a loan is
+//! asked for before it is taken. Whoever needs a buffer in the file that somebody else is writing waits for that write.
 
 use super::chunks::chunk_bytes;
 use super::door::Door;
@@ -43,12 +44,16 @@ const CHUNKS_AT_ONCE: usize = 32;
 /// Chunks that are copied with the buffers locked, which keeps the others from them.
 pub(super) const CHUNKS_LOCKED: usize = 16;
 
+/// Makes units free to which nobody ever referred.
+type FreeUnits = Box<dyn Fn(&[Run]) + Send + Sync>;
+
 /// See the head of the file.
 pub struct Staging {
     file: Arc<dyn File>,
     geometry: Geometry,
     door: Arc<Door>,
     loans: Arc<Loans>,
+    free: FreeUnits,
     /// There may be a thread that writes full buffers.
     may_have_thread: AtomicBool,
     staged: Mutex<Staged>,
@@ -70,6 +75,8 @@ struct Staged {
     full: Option<Arc<Full>>,
     /// Somebody writes the full one.
     is_writing: bool,
+    /// Of values that were given up meanwhile, and are in the full one.
+    given_up: Vec<Run>,
     /// For when the full one is not written yet and the next one is begun.
     spare: Option<Loan>,
     /// Somebody asks for a loan. One at a time, so that all of them together are within their bound.
@@ -159,12 +166,14 @@ impl Staging {
         geometry: Geometry,
         door: Arc<Door>,
         loans: Arc<Loans>,
+        free: FreeUnits,
     ) -> Staging {
         Staging {
             file,
             geometry,
             door,
             loans,
+            free,
             may_have_thread: AtomicBool::new(false),
             staged: Mutex::default(),
             count: AtomicUsize::new(0),
@@ -182,7 +191,7 @@ impl Staging {
     /// there. They go to one buffer if they fit, else to several, one after the other; if `waiting` is bounded to one in any case.
     ///
     /// Errors: those of writing what was staged before; `Closed`; `MemoryLimit` if there is no buffer to be had; those of `waiting`.
-    /// Nothing of the extent is staged then if `waiting` is bounded; else what is staged of it is to be given up ([`Self::unstage`]).
+    /// Nothing of the extent is staged then if `waiting` is bounded; else what is staged of it is to be given up ([`Self::give_up`]).
     pub fn stage(
         self: &Arc<Self>,
         places: &[(u64, usize)],
@@ -418,34 +427,50 @@ impl Staging {
             && self.staged.lock().chunks().any(|(chunk, _)| chunk.offset_bytes == offset_bytes)
     }
 
-    /// Forgets chunks whose units are given back before anybody referred to them. Waits for a write of them that is under way:
-    /// their places may be somebody else's afterwards.
-    pub(in crate::space) fn unstage(&self, runs: &[Run]) {
-        if self.count.load(Acquire) == 0 {
-            return;
+    /// Gives units back to which nobody ever referred, and forgets the chunks in them. Waits for no write: if one of the chunks is being
+    /// written, the units are free when that has ended, because their places may be somebody else's afterwards.
+    pub(in crate::space) fn give_up(&self, runs: &[Run]) {
+        if self.count.load(Acquire) > 0 {
+            let is_kept = self.is_beside(runs);
+            let mut staged = self.staged.lock();
+            staged.chunks.retain(&is_kept);
+            // Nobody else has it unless it is being written.
+            match &mut staged.full {
+                Some(full) if !full.chunks.iter().all(&is_kept) => match Arc::get_mut(full) {
+                    Some(full) => full.chunks.retain(&is_kept),
+                    None => {
+                        staged.given_up.extend_from_slice(runs);
+                        return self.note_count(&staged);
+                    }
+                },
+                _ => {}
+            }
+            self.note_count(&staged);
         }
-        let ranges = self.ranges(runs);
-        let is_kept = |chunk: &Chunk| !ranges.iter().any(|&(at, len)| chunk.overlaps(at, len));
-        let mut staged = self.staged.lock();
-        while staged.is_writing
-            && staged.full.as_ref().is_some_and(|full| !full.chunks.iter().all(is_kept))
-        {
-            self.written.wait(&mut staged);
-        }
-        staged.chunks.retain(is_kept);
-        // Nobody else has it unless it is being written, and then nothing of it goes.
-        if let Some(full) = staged.full.as_mut().and_then(Arc::get_mut) {
-            full.chunks.retain(is_kept);
-        }
-        self.note_count(&staged);
+        (self.free)(runs);
     }
 
-    /// Offset and length in bytes of runs.
-    fn ranges(&self, runs: &[Run]) -> Vec<(u64, u64)> {
+    /// A write of the full buffer has ended: gives back what was given up meanwhile.
+    fn free_given_up(&self, staged: &mut Staged) {
+        let given_up = std::mem::take(&mut staged.given_up);
+        if given_up.is_empty() {
+            return;
+        }
+        // It is written again if that has failed.
+        if let Some(full) = staged.full.as_mut().and_then(Arc::get_mut) {
+            full.chunks.retain(self.is_beside(&given_up));
+        }
+        self.note_count(staged);
+        (self.free)(&given_up);
+    }
+
+    /// Whether a chunk lies in none of these units.
+    fn is_beside(&self, runs: &[Run]) -> impl Fn(&Chunk) -> bool {
         let geometry = self.geometry;
         let unit_bytes = u64::from(geometry.unit_bytes());
         let range = |run: &Run| (geometry.unit_offset(run.unit), u64::from(run.units) * unit_bytes);
-        runs.iter().map(range).collect()
+        let ranges: Vec<(u64, u64)> = runs.iter().map(range).collect();
+        move |chunk| !ranges.iter().any(|&(at, len)| chunk.overlaps(at, len))
     }
 
     fn note_count(&self, staged: &Staged) {
@@ -467,6 +492,7 @@ impl Staging {
         drop(full);
         let mut staged = self.staged.lock();
         staged.is_writing = false;
+        self.free_given_up(&mut staged);
         self.written.notify_all();
         match outcome {
             Ok(()) => {

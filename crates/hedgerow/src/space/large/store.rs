@@ -222,11 +222,9 @@ impl SlotStore {
         Ok(None)
     }
 
-    /// Gives back an extent that nothing ever referred to.
+    /// Gives back an extent that nothing ever referred to. Its units are free at once, or when a write of them has ended that is under way.
     pub fn discard_extent(&self, runs: &[Run]) {
-        // First: from then on its place may be somebody else's.
-        self.staging().unstage(runs);
-        self.state().zones.discard_extent(runs);
+        self.staging().give_up(runs);
     }
 
     /// Notes that a record that referred to `old` refers to `new` from `epoch` on, in which the caller is.

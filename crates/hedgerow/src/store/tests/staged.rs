@@ -369,81 +369,103 @@ fn reads_of_values_in_the_file_write_none_that_are_staged() {
     store.close().unwrap();
 }
 
-/// While somebody writes what is staged in a store with one value, `first`, calls `meanwhile`, which is to end before that
-/// write, and then lets another thread do `waits`, which is to end after it.
+/// While somebody writes what is staged in a store with two values, `first` and one that `meanwhile` may give up, calls that, which is to
+/// end before that write. Then lets another thread do `waits`, which is to end after it.
 fn beside_a_write(
     first: &[u8],
-    meanwhile: impl FnOnce(&Store, &PoolTree),
-    waits: fn(&SlotStore, PlacedValue) -> Option<PlacedValue>,
+    meanwhile: impl FnOnce(&Store, &PoolTree, &mut Option<PlacedValue>),
+    waits: fn(&SlotStore),
 ) {
     // With memory for two buffers and a reader.
     let options = StoreOptions { memory_limit_bytes: 32 << 20, ..options() };
     let (file, store) = watched_with(&options);
     let wrens = store.create_keyspace("wrens").unwrap();
     put(&store, &wrens, b"first", first);
-    let later = place(&store, &value(9, 1000));
+    let mut later = Some(place(&store, &value(9, 1000)));
     let slots = store.shared.slots.clone().unwrap();
-    let (begun, written) = (file.batches_begun.load(SeqCst), file.batches_written.load(SeqCst));
-    file.batches_wait.store(true, SeqCst);
-    let writer = slots.clone();
-    let writes = thread::spawn_named("writes", move || writer.staging().write_all().unwrap());
-    while file.batches_begun.load(SeqCst) == begun {
-        thread::yield_now();
-    }
-    meanwhile(&store, &wrens);
+    let written = file.batches_written.load(SeqCst);
+    let writes = begin_to_write(&file, &slots);
+    meanwhile(&store, &wrens, &mut later);
     let (waiter, watched) = (slots.clone(), file.clone());
     let waiting = thread::spawn_named("waits", move || {
-        let later = waits(&waiter, later);
+        waits(&waiter);
         assert!(watched.batches_written.load(SeqCst) > written, "it did not wait");
-        later
     });
     // Whoever does not wait is through by then.
     thread::sleep(Duration::from_millis(50));
     file.batches_wait.store(false, SeqCst);
-    writes.unwrap().join().unwrap();
-    drop(waiting.unwrap().join().unwrap());
+    writes.join().unwrap().unwrap();
+    waiting.unwrap().join().unwrap();
+    drop(later);
     slots.staging().write_all().unwrap();
+    assert_eq!(slots.state().zones.writing_units(), 0);
     assert!(is_clean(&store));
+}
+
+/// A thread that writes what is staged, and is held up in that.
+fn begin_to_write(file: &Watched, slots: &Arc<SlotStore>) -> thread::JoinHandle<Result<()>> {
+    let begun = file.batches_begun.load(SeqCst);
+    file.batches_wait.store(true, SeqCst);
+    let writer = slots.clone();
+    let writes = thread::spawn_named("writes", move || writer.staging().write_all()).unwrap();
+    while file.batches_begun.load(SeqCst) == begun {
+        thread::yield_now();
+    }
+    writes
 }
 
 #[test]
 fn values_are_staged_and_read_while_others_are_written() {
     let first = value(1, 2000);
-    let meanwhile = |store: &Store, wrens: &PoolTree| {
+    let meanwhile = |store: &Store, wrens: &PoolTree, _: &mut Option<PlacedValue>| {
         assert_eq!(in_file(store, wrens, b"first"), first);
         put(store, wrens, b"second", &value(2, 3000));
         assert_eq!(in_file(store, wrens, b"second"), value(2, 3000));
     };
-    beside_a_write(&first, meanwhile, |slots, later| {
-        slots.staging().write_all().unwrap();
-        Some(later)
-    });
+    beside_a_write(&first, meanwhile, |slots| slots.staging().write_all().unwrap());
 }
 
 /// The log is about to write a record that refers to it.
 #[test]
 fn whoever_needs_values_in_the_file_waits_for_who_is_writing_them() {
-    beside_a_write(
-        &value(1, 2000),
-        |_, _| (),
-        |slots, later| {
-            slots.staging().write_all().unwrap();
-            Some(later)
-        },
-    );
+    let waits = |slots: &SlotStore| slots.staging().write_all().unwrap();
+    beside_a_write(&value(1, 2000), |_, _, _| (), waits);
 }
 
-/// Its place may be somebody else's from then on.
+/// Whoever gives it up does not wait. Its place may be somebody else's afterwards.
 #[test]
-fn a_value_is_not_given_up_while_it_is_written() {
-    beside_a_write(
-        &value(1, 2000),
-        |_, _| (),
-        |_, later| {
-            drop(later);
-            None
-        },
-    );
+fn a_value_that_is_given_up_while_it_is_written_has_its_place_until_then() {
+    let gives_up = |store: &Store, _: &PoolTree, later: &mut Option<PlacedValue>| {
+        let slots = store.shared.slots.as_ref().unwrap();
+        let units = slots.state().zones.writing_units();
+        drop(later.take());
+        assert_eq!(slots.state().zones.writing_units(), units);
+    };
+    let waits = |slots: &SlotStore| slots.staging().write_all().unwrap();
+    beside_a_write(&value(1, 2000), gives_up, waits);
+}
+
+/// What is written again is not written over the next one.
+#[test]
+fn a_value_that_is_given_up_while_its_write_fails_is_not_written_again() {
+    let (file, store) = watched();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    put(&store, &wrens, b"first", &value(1, 2000));
+    let given_up = place(&store, &value(9, 1000));
+    let slots = store.shared.slots.clone().unwrap();
+    let Stored::Extent(extent) = read_stored(given_up.stored_form()) else { panic!("an extent") };
+    let offset = extent.place(slots.geometry(), 0).offset_bytes;
+    file.disk_is_full.store(true, SeqCst);
+    let writes = begin_to_write(&file, &slots);
+    drop(given_up);
+    assert!(slots.staging().is_staged(offset));
+    file.batches_wait.store(false, SeqCst);
+    assert_eq!(writes.join().unwrap().unwrap_err().kind(), ErrorKind::DiskFull);
+    assert!(!slots.staging().is_staged(offset));
+    assert_eq!(slots.state().zones.writing_units(), 0);
+    file.disk_is_full.store(false, SeqCst);
+    assert_eq!(in_file(&store, &wrens, b"first"), value(1, 2000));
+    assert!(is_clean(&store));
 }
 
 fn threaded() -> StoreOptions {
