@@ -28,6 +28,7 @@ use hedgerow_testing::count;
 use hedgerow_testing::environment::variable;
 use scripts::{SCRIPTS, SONG, Script, Start, Step};
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -47,8 +48,14 @@ static LEAST_ALIGN: AtomicUsize = AtomicUsize::new(0);
 /// What goes to the disk past the system's cache is aligned like that; nothing else is.
 const BLOCK_ALIGN: usize = 4096;
 
+thread_local! {
+    /// Allocations of this thread.
+    static OURS: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Counts an allocation, and tells whether it is the one.
 fn is_refused(layout: Layout) -> bool {
+    OURS.with(|ours| ours.set(ours.get() + 1));
     IS_ARMED.load(Relaxed)
         && layout.align() >= LEAST_ALIGN.load(Relaxed)
         && SEEN.fetch_add(1, Relaxed) == REFUSED.load(Relaxed)
@@ -611,4 +618,24 @@ fn a_checkpoint_that_gets_no_memory_can_be_taken_again() {
         let outcome = run(&base, &before, name, refused, BLOCKS).0;
         assert_ne!(outcome, Outcome::Aborted, "{name} {refused} {BLOCKS}");
     }
+}
+
+/// Some of them are made under the latch of a leaf.
+#[test]
+fn a_put_of_a_large_value_makes_few_allocations() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = options().create(folder.path().join("birds.hrow")).unwrap();
+    let songs = db.keyspace("songs").unwrap();
+    let puts = || {
+        for n in 0..400_u64 {
+            songs.put(&(n % 20).to_be_bytes(), &[7; 3_000]).unwrap();
+        }
+    };
+    // What there is only at first.
+    puts();
+    let before = OURS.get();
+    puts();
+    let each = (OURS.get() - before) as f64 / 400.0;
+    println!("{each} allocations for a put");
+    assert!(each < 8.0, "{each} allocations for a put");
 }

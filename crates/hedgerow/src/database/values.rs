@@ -32,7 +32,7 @@ impl Seen {
 pub(super) enum Prepared<'v> {
     Plain(&'v [u8]),
     Escaped(Vec<u8>),
-    Placed(Box<PlacedValue>),
+    Placed(PlacedValue),
     Large(Box<ExtentWriter>, Vec<u8>),
 }
 
@@ -130,7 +130,7 @@ impl Inner {
         bytes: &[u8],
     ) -> Result<Prepared<'static>> {
         if let Some(placed) = self.store.place(bytes, room, tree.wait())? {
-            return Ok(Prepared::Placed(Box::new(placed)));
+            return Ok(Prepared::Placed(placed));
         }
         let mut writer = self.store.write_large(bytes.len() as u64, room, tree.wait())?;
         writer.write(bytes)?;

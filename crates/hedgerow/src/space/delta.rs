@@ -10,7 +10,6 @@
 
 use crate::large::Extent;
 use crate::types::{Epoch, PageId, Slot};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -49,10 +48,10 @@ pub struct TakenDelta {
 /// different leaves count up and down in any order, and what comes and goes between two checkpoints is nothing.
 pub type ExtentChanges = BTreeMap<(u64, u64), (Extent, i32)>;
 
-fn count_extent(changes: &mut ExtentChanges, extent: Cow<'_, Extent>, by: i32) {
+fn count_extent(changes: &mut ExtentChanges, extent: Extent, by: i32) {
     let name = (extent.runs.first().map_or(0, |run| run.unit), extent.seed);
     match changes.entry(name) {
-        Entry::Vacant(place) => drop(place.insert((extent.into_owned(), by))),
+        Entry::Vacant(place) => drop(place.insert((extent, by))),
         Entry::Occupied(there) if there.get().1 + by == 0 => drop(there.remove()),
         Entry::Occupied(mut there) => there.get_mut().1 += by,
     }
@@ -79,10 +78,10 @@ impl Deltas {
     }
 
     /// Notes that a record of `epoch` refers to the extent (1), or that one does so no more (-1).
-    pub fn record_extent(&mut self, epoch: Epoch, extent: &Extent, by: i32) {
+    pub fn record_extent(&mut self, epoch: Epoch, extent: Extent, by: i32) {
         let changes = self.extents.entry(epoch).or_default();
         let before = changes.len();
-        count_extent(changes, Cow::Borrowed(extent), by);
+        count_extent(changes, extent, by);
         self.entries = self.entries + EXTENT_ENTRIES * changes.len() - EXTENT_ENTRIES * before;
     }
 
@@ -125,7 +124,7 @@ impl Deltas {
                 continue;
             }
             for (extent, by) in older.into_values() {
-                count_extent(&mut extents, Cow::Owned(extent), by);
+                count_extent(&mut extents, extent, by);
             }
         }
         self.entries -= entries;
@@ -151,9 +150,10 @@ impl Deltas {
         let changes = self.extents.entry(taken.epoch).or_default();
         let newer_extents = newer.len();
         for (extent, by) in newer.into_values() {
-            count_extent(changes, Cow::Owned(extent), by);
+            count_extent(changes, extent, by);
         }
-        self.entries = self.entries + EXTENT_ENTRIES * changes.len() - EXTENT_ENTRIES * newer_extents;
+        self.entries =
+            self.entries + EXTENT_ENTRIES * changes.len() - EXTENT_ENTRIES * newer_extents;
     }
 
     /// Memory charged, in bytes.
@@ -215,11 +215,11 @@ mod tests {
             runs: Box::new([crate::large::Run { unit, units: 2 }]),
         };
         let mut deltas = Deltas::new(1 << 20);
-        deltas.record_extent(Epoch(1), &extent(4), 1);
-        deltas.record_extent(Epoch(1), &extent(8), 1);
-        deltas.record_extent(Epoch(2), &extent(8), -1);
-        deltas.record_extent(Epoch(2), &extent(16), -1);
-        deltas.record_extent(Epoch(3), &extent(4), -1);
+        deltas.record_extent(Epoch(1), extent(4), 1);
+        deltas.record_extent(Epoch(1), extent(8), 1);
+        deltas.record_extent(Epoch(2), extent(8), -1);
+        deltas.record_extent(Epoch(2), extent(16), -1);
+        deltas.record_extent(Epoch(3), extent(4), -1);
         let taken = deltas.take(Epoch(2));
         let counts = |taken: &TakenDelta| -> Vec<_> {
             taken.extents.iter().map(|(name, change)| (name.0, change.1)).collect()

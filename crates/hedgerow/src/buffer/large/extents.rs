@@ -94,14 +94,13 @@ impl BufferPool {
             Stored::Plain(_) | Stored::Damaged => None,
         };
         let (old, new) = (extent(old), extent(new));
-        if old.is_some() || new.is_some() {
-            let noted = slots.extent_changed(epoch, old.as_ref(), new.as_ref());
-            if let Err(error) = noted {
-                self.set_poisoned(&error);
-            }
-        }
         if let Some(old) = &old {
             self.forget_value(old);
+        }
+        if (old.is_some() || new.is_some())
+            && let Err(error) = slots.extent_changed(epoch, old, new)
+        {
+            self.set_poisoned(&error);
         }
     }
 

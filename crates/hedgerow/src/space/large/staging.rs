@@ -26,11 +26,11 @@
 //! `Send + Sync`: one mutex, which is not held during a write. It comes after all latches and before the lock of the space, and a loan is
 //! asked for before it is taken. Whoever needs a buffer in the file that somebody else is writing waits for that write.
 
-use super::chunks::chunk_bytes;
+use super::chunks::{ChunkPlace, chunk_bytes};
 use super::door::Door;
 use super::loans::{Borrower, Loan, LoanFor, Loans, Need};
 use crate::error::{Error, ErrorKind, Result};
-use crate::large::Run;
+use crate::large::{Extent, Run};
 use crate::space::geometry::Geometry;
 use crate::storage::{File, WriteRequest, congruent_from};
 use crate::wait::Waiting;
@@ -187,33 +187,35 @@ impl Staging {
         self.may_have_thread.store(is_allowed, Release);
     }
 
-    /// Takes the chunks of an extent that nobody refers to yet: places in the file, and their bytes, which `fill` puts
-    /// there. They go to one buffer if they fit, else to several, one after the other; if `waiting` is bounded to one in any case.
+    /// Takes the chunks of an extent that nobody refers to yet; `fill` puts the bytes of each there. They go to one buffer if they fit, else
+    /// to several, one after the other; if `waiting` is bounded to one in any case.
     ///
     /// Errors: those of writing what was staged before; `Closed`; `MemoryLimit` if there is no buffer to be had; those of `waiting`.
     /// Nothing of the extent is staged then if `waiting` is bounded; else what is staged of it is to be given up ([`Self::give_up`]).
     pub fn stage(
         self: &Arc<Self>,
-        places: &[(u64, usize)],
-        mut fill: impl FnMut(usize, &mut [u8]),
+        extent: &Extent,
+        mut fill: impl FnMut(u64, &mut [u8]),
         waiting: &Waiting<'_>,
     ) -> Result<()> {
+        let count = extent.chunks(self.geometry);
+        let place = |index: u64| extent.place(self.geometry, index);
         let mut next = 0;
-        while next < places.len() {
-            let together =
-                if waiting.is_bounded() { &places[next..] } else { &places[next..=next] };
-            let least_bytes = together.iter().map(|place| place.1).sum();
+        while next < count {
+            let together = if waiting.is_bounded() { next..count } else { next..next + 1 };
+            let least_bytes = together.map(|index| place(index).stored_bytes).sum();
             let mut staged = self.room_to_stage(least_bytes, waiting)?;
             let Staged { loan, used_bytes, chunks, was_used, .. } = &mut *staged;
             let loan = loan.as_mut().expect("there is a buffer");
             let mut left_bytes = least_bytes;
-            for &(offset_bytes, len_bytes) in places[next..].iter().take(CHUNKS_LOCKED) {
+            for index in (next..count).take(CHUNKS_LOCKED) {
+                let ChunkPlace { offset_bytes, stored_bytes: len_bytes, .. } = place(index);
                 // What has to come into this buffer must fit behind it.
                 let alike = congruent_from(*used_bytes, offset_bytes);
                 let at = if alike + left_bytes <= loan.len() { alike } else { *used_bytes };
                 let Some(to) = loan.get_mut(at..at + len_bytes) else { break };
                 left_bytes = left_bytes.saturating_sub(len_bytes);
-                fill(next, to);
+                fill(index, to);
                 chunks.push(Chunk { offset_bytes, at, len_bytes });
                 *used_bytes = at + len_bytes;
                 next += 1;

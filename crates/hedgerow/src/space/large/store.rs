@@ -233,24 +233,24 @@ impl SlotStore {
     pub fn extent_changed(
         &self,
         epoch: Epoch,
-        old: Option<&Extent>,
-        new: Option<&Extent>,
+        old: Option<Extent>,
+        new: Option<Extent>,
     ) -> Result<()> {
         let mut state = self.state();
         let mut is_due = false;
-        if let Some(new) = new {
+        if let Some(new) = &new {
             state.zones.check_extent(new)?;
         }
         if let Some(old) = old {
             // One that cannot be in this file has nothing to give back; who tried to read it was told.
-            if state.zones.check_extent(old).is_ok() {
-                let left_bytes = state.zones.extent_left(old, epoch);
+            if state.zones.check_extent(&old).is_ok() {
+                let left_bytes = state.zones.extent_left(&old, epoch);
                 is_due = left_bytes > DUE_BYTES.max(state.zones.report().file_bytes / DUE_PART);
                 state.deltas.record_extent(epoch, old, -1);
             }
         }
         if let Some(new) = new {
-            state.zones.extent_entered(new);
+            state.zones.extent_entered(&new);
             state.deltas.record_extent(epoch, new, 1);
         }
         self.after_record(&state);

@@ -469,7 +469,7 @@ fn an_extent_that_cannot_be_of_this_file_is_never_noted() {
         seed: 1,
         runs: slots.allocate_extent(u64::from(units), 8, || 0).unwrap().into(),
     };
-    slots.extent_changed(Epoch(1), None, Some(&sound)).unwrap();
+    slots.extent_changed(Epoch(1), None, Some(sound.clone())).unwrap();
     let noted = slots.state().deltas.memory_bytes();
     assert!(noted > 0);
     let run = |unit, units| Run { unit, units };
@@ -482,14 +482,17 @@ fn an_extent_that_cannot_be_of_this_file_is_never_noted() {
     ] {
         let forged = Extent { runs: runs.into(), ..sound };
         let words = "is outside of the file";
-        assert_damage(slots.extent_changed(Epoch(1), Some(&sound), Some(&forged)), words);
+        assert_damage(
+            slots.extent_changed(Epoch(1), Some(sound.clone()), Some(forged.clone())),
+            words,
+        );
         assert_damage(slots.hold_extent(&forged), words);
         // A leaf may name one all the same; the record can be replaced, and gives nothing back.
-        slots.extent_changed(Epoch(1), Some(&forged), None).unwrap();
+        slots.extent_changed(Epoch(1), Some(forged.clone()), None).unwrap();
         assert_eq!(slots.state().zones.left_units(), 0);
         assert_eq!(slots.state().deltas.memory_bytes(), noted);
     }
-    slots.extent_changed(Epoch(1), Some(&sound), None).unwrap();
+    slots.extent_changed(Epoch(1), Some(sound.clone()), None).unwrap();
     assert_eq!(slots.state().zones.left_units(), u64::from(units));
     assert_eq!(slots.state().deltas.memory_bytes(), 0);
 }
@@ -505,7 +508,7 @@ fn a_checkpoint_is_wanted_once_it_would_free_much() {
         let len_bytes = 30 << 20;
         let runs = slots.allocate_extent(units_of_value(geometry, len_bytes), 8, || 0).unwrap();
         let extent = Extent { len_bytes, seed, runs: runs.into() };
-        slots.extent_changed(Epoch(1), None, Some(&extent)).unwrap();
+        slots.extent_changed(Epoch(1), None, Some(extent.clone())).unwrap();
         extents.push(extent);
     }
     let is_wanted = Arc::new(Mutex::new(false));
@@ -515,11 +518,11 @@ fn a_checkpoint_is_wanted_once_it_would_free_much() {
         thread::spawn_named("waiter", wait).unwrap()
     };
     for extent in &extents[..2] {
-        slots.extent_changed(Epoch(1), Some(extent), None).unwrap();
+        slots.extent_changed(Epoch(1), Some(extent.clone()), None).unwrap();
     }
     thread::sleep(Duration::from_millis(20));
     assert!(!waiter.is_finished(), "60 MiB are not worth a checkpoint");
-    slots.extent_changed(Epoch(1), Some(&extents[2]), None).unwrap();
+    slots.extent_changed(Epoch(1), Some(extents[2].clone()), None).unwrap();
     let since = Moment::now();
     while !waiter.is_finished() && since.elapsed() < Duration::from_secs(5) {
         thread::sleep(Duration::from_millis(1));

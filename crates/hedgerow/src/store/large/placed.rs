@@ -11,7 +11,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
 use crate::large::{Extent, MAX_RUNS, reference_bytes};
 use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes, seal_chunk, units_of_value};
-use crate::wait::{Wait, is_end_of_wait};
+use crate::space::slot_store::SlotStore;
+use crate::wait::{Wait, Waiting, is_end_of_wait};
 use hedgerow_sync::primitive::{Arc, random};
 use std::fmt;
 
@@ -53,9 +54,8 @@ impl PlacedValue {
             return Ok(Some(PlacedValue { pool, place, reference, in_place: false }));
         };
         assert!(!value.is_empty(), "an empty value is short");
-        let geometry = slots.geometry();
-        let units = units_of_value(geometry, value.len() as u64);
-        let stored_bytes = units * u64::from(geometry.unit_bytes());
+        let units = units_of_value(slots.geometry(), value.len() as u64);
+        let stored_bytes = units * u64::from(slots.geometry().unit_bytes());
         let waiting = wait.begin();
         if !slots.is_staged_when_put(stored_bytes, waiting.is_bounded()) {
             return Ok(None);
@@ -66,25 +66,30 @@ impl PlacedValue {
             Extent { len_bytes: value.len() as u64, seed: random::seed(), runs: runs.into() };
         let reference = extent.encode();
         // From here on it is given back if anything fails.
-        let place = Place::Extent(extent.clone());
-        let placed = PlacedValue { pool: pool.clone(), place, reference, in_place: false };
-        let places: Vec<(u64, usize)> = (0..extent.chunks(geometry))
-            .map(|index| extent.place(geometry, index))
-            .map(|place| (place.offset_bytes, place.stored_bytes))
-            .collect();
-        let payload = chunk_bytes(geometry) as usize - CHUNK_HEADER_BYTES;
-        let fill = |index: usize, to: &mut [u8]| {
-            let bytes = &value[index * payload..value.len().min((index + 1) * payload)];
+        let (pool, place) = (pool.clone(), Place::Extent(extent));
+        let placed = PlacedValue { pool, place, reference, in_place: false };
+        placed.stage(slots, value, &waiting)?;
+        Ok(Some(placed))
+    }
+
+    /// Stages the chunks of an extent, and keeps the pieces.
+    fn stage(&self, slots: &SlotStore, value: &[u8], waiting: &Waiting<'_>) -> Result<()> {
+        let (pool, Place::Extent(extent)) = (&self.pool, &self.place) else { return Ok(()) };
+        let payload = chunk_bytes(slots.geometry()) as usize - CHUNK_HEADER_BYTES;
+        let fill = |index: u64, to: &mut [u8]| {
+            let from = index as usize * payload;
+            let bytes = &value[from..value.len().min(from + payload)];
             let end = CHUNK_HEADER_BYTES + bytes.len();
             to[CHUNK_HEADER_BYTES..end].copy_from_slice(bytes);
             to[end..].fill(0);
-            seal_chunk(extent.seed, index as u64, to);
+            seal_chunk(extent.seed, index, to);
         };
         pool.check_poison()?;
-        slots.staging().stage(&places, fill, &waiting).inspect_err(|error| poison(pool, error))?;
+        let staged = slots.staging().stage(extent, fill, waiting);
+        staged.inspect_err(|error| poison(pool, error))?;
         slots.expect_stored_forms();
         pool.keep_value(extent.seed, value, true);
-        Ok(Some(placed))
+        Ok(())
     }
 
     /// The value in its stored form.
