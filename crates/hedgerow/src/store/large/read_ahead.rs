@@ -1,7 +1,7 @@
 //! Values that a scan will come to, read together.
 //!
 //! Rank 6. What is read here is kept in memory, as far as there is memory for it, and found there by whoever comes to it. The
-//! references come from a copy of a leaf, which may be out of date: their units may be somebody else's by now. The
+//! references come from a copy of a leaf, or from a snapshot, which may be out of date, or was given up: their units may be somebody else's by now. The
 //! checksum of a chunk says whether it is what was asked for, so a value that is not is left out, and nothing is an error
 //! here: whoever comes to the value reads it again and is told. Thread-safety: as for [`Store`].
 
@@ -23,11 +23,9 @@ impl Store {
         let pool = &self.shared.pool;
         let geometry = slots.geometry();
         let is_wanted = |extent: &Extent| {
-            pool.keeps_values_of(extent.len_bytes)
-                && !pool.has_kept(extent.seed, extent.len_bytes)
-                && slots.state().zones.check_extent(extent).is_ok()
+            pool.keeps_values_of(extent.len_bytes) && !pool.has_kept(extent.seed, extent.len_bytes)
         };
-        let extents: Vec<(usize, Extent)> = (0..)
+        let mut extents: Vec<(usize, Extent)> = (0..)
             .zip(references)
             .filter_map(|(at, reference)| match read_stored(reference) {
                 Stored::Extent(extent) => Some((at, extent)),
@@ -35,6 +33,10 @@ impl Store {
             })
             .filter(|(_, extent)| is_wanted(extent))
             .collect();
+        if !extents.is_empty() {
+            let state = slots.state();
+            extents.retain(|(_, extent)| state.zones.check_extent(extent).is_ok());
+        }
         if extents.is_empty() {
             return all;
         }
@@ -74,7 +76,9 @@ impl Store {
             if !is_sound {
                 continue;
             }
-            let mut value: Vec<u8> = Vec::new();
+            // The units of the last one may be longer.
+            let stored_bytes = chunks.iter().map(|chunk| chunk.buf.len()).sum();
+            let mut value: Vec<u8> = Vec::with_capacity(stored_bytes);
             chunks
                 .iter()
                 .for_each(|chunk| value.extend_from_slice(&chunk.buf[CHUNK_HEADER_BYTES..]));
