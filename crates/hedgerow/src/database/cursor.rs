@@ -4,9 +4,10 @@
 //! call returns it again.
 
 use crate::database::inner::Inner;
-use crate::database::leaf_cursor::LeafCursor;
+use crate::database::leaf_cursor::{LeafCursor, ValuesAhead};
 use crate::database::long::{is_long, take_whole};
 use crate::database::stretch::StretchCursor;
+use crate::database::values::Resolved;
 use crate::database::view::View;
 use crate::error::Result;
 use crate::store::PoolTree;
@@ -35,6 +36,7 @@ struct ViewCursor {
     key: Vec<u8>,
     /// The value that was lent last, if it did not lie in its leaf.
     large: Vec<u8>,
+    ahead: ValuesAhead,
 }
 
 impl ViewCursor {
@@ -49,8 +51,12 @@ impl ViewCursor {
     }
 
     /// Lends the record at a place. A value that does not lie in a leaf is left out unless it is asked for.
-    fn lend(&mut self, place: usize, with_value: bool) -> Result<(&[u8], Option<&[u8]>)> {
-        let ViewCursor { view, cursor, key, large, .. } = self;
+    fn lend(
+        &mut self,
+        place: usize,
+        (forward, with_value): (bool, bool),
+    ) -> Result<(&[u8], Option<&[u8]>)> {
+        let ViewCursor { view, cursor, key, large, ahead, .. } = self;
         let (tree_key, value) = cursor.record(place);
         let is_stored = cursor.is_stored(place);
         if is_long(view.tree(), tree_key) {
@@ -66,13 +72,15 @@ impl ViewCursor {
             return Ok((cursor.record(place).0, None));
         }
         let resolved = view.resolve_into(value, large);
-        resolved.inspect_err(|error| cursor.fail(error))?;
+        if resolved.inspect_err(|error| cursor.fail(error))? == Resolved::Read {
+            ahead.missed_in_view(view.inner(), cursor, forward);
+        }
         Ok((cursor.record(place).0, Some(large)))
     }
 
     fn step(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let Some(place) = self.go(forward)? else { return Ok(None) };
-        let (key, value) = self.lend(place, true)?;
+        let (key, value) = self.lend(place, (forward, true))?;
         Ok(Some((key, value.unwrap_or_default())))
     }
 
@@ -83,7 +91,7 @@ impl ViewCursor {
     ) -> Result<ControlFlow<B>> {
         loop {
             let Some(place) = self.go(true)? else { return Ok(ControlFlow::Continue(())) };
-            let (key, value) = self.lend(place, !is_short)?;
+            let (key, value) = self.lend(place, (true, !is_short))?;
             if let ControlFlow::Break(with) = each(key, value) {
                 return Ok(ControlFlow::Break(with));
             }
@@ -111,8 +119,8 @@ impl Cursor {
     /// Over what a snapshot or a transaction sees.
     pub(super) fn of(view: Arc<dyn View>) -> Cursor {
         let cursor = StretchCursor::new(view.stretches(), Bound::Unbounded, Bound::Unbounded);
-        let (key, large) = (Vec::new(), Vec::new());
-        Cursor(Kind::View(Box::new(ViewCursor { view, cursor, sought: None, key, large })))
+        let (key, large, ahead) = (Vec::new(), Vec::new(), ValuesAhead::default());
+        Cursor(Kind::View(Box::new(ViewCursor { view, cursor, sought: None, key, large, ahead })))
     }
 
     /// The record behind the cursor, which moves over it; `None` at the end. Key and value are lent until the cursor is used again.

@@ -6,6 +6,7 @@
 use crate::buffer::BufferPool;
 use crate::database::inner::Inner;
 use crate::database::long::{Seen, Walk, is_long};
+use crate::database::stretch::StretchCursor;
 use crate::database::values::Resolved;
 use crate::error::Result;
 use crate::large::{Stored, is_stored_form, read_stored};
@@ -36,6 +37,12 @@ impl ValuesAhead {
         if !next.is_empty() {
             inner.store.read_values_ahead(next.iter().map(Vec::as_slice));
         }
+    }
+
+    /// The same, of what a snapshot or a transaction sees.
+    pub(super) fn missed_in_view(&mut self, inner: &Inner, cursor: &StretchCursor, forward: bool) {
+        self.0 = (3 * self.0).clamp(1, MOST_AHEAD);
+        inner.store.read_values_ahead(cursor.upcoming_stored(forward, self.0));
     }
 }
 

@@ -159,7 +159,12 @@ impl Range {
             let tree = match &self.source {
                 Source::Tree(tree) => tree,
                 Source::View(view) => {
-                    view.resolve_into(&value, &mut resolved)?;
+                    let end = if forward { &self.front } else { &self.back };
+                    if view.resolve_into(&value, &mut resolved)? == Resolved::Read
+                        && let Some(End::View(cursor)) = end
+                    {
+                        self.ahead.missed_in_view(&self.inner, cursor, forward);
+                    }
                     return Ok(Some((key, Value::from(resolved))));
                 }
             };

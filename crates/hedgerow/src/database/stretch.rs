@@ -286,6 +286,19 @@ impl StretchCursor {
         self.stretch.is_stored(place)
     }
 
+    /// Of the next `most` records of the stretch in a direction, the values that stand for one that no leaf holds; the next one first.
+    pub(super) fn upcoming_stored(
+        &self,
+        forward: bool,
+        most: usize,
+    ) -> impl Iterator<Item = &[u8]> {
+        let there = if forward { self.end - self.gap } else { self.gap - self.first };
+        let places = (0..there.min(most))
+            .map(move |next| if forward { self.gap + next } else { self.gap - 1 - next });
+        let stored = places.filter(|place| self.stretch.is_stored(*place));
+        stored.map(|place| self.stretch.get(place).1)
+    }
+
     /// Every further step returns this error.
     pub(super) fn fail(&mut self, error: &Error) {
         self.error = Some(error.duplicate());

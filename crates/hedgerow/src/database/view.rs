@@ -6,7 +6,7 @@
 use crate::database::inner::Inner;
 use crate::database::long::Spot;
 use crate::database::stretch::Stretches;
-use crate::database::values::{Seen, read_whole};
+use crate::database::values::{Resolved, Seen, read_whole};
 use crate::error::Result;
 use crate::large::{Stored, read_stored};
 use crate::store::{Found, OpenSnapshot, PoolTree};
@@ -50,15 +50,16 @@ pub(super) trait View: Send + Sync {
         self.snapshot()?.resolve(found, self.tree().wait())
     }
 
-    /// What a value in a stored form stands for, into `to`.
+    /// What a value in a stored form stands for, into `to`; and whether it was read.
     ///
     /// Errors: those of reads; `MemoryLimit` if there is no memory for it.
-    fn resolve_into(&self, found: &[u8], to: &mut Vec<u8>) -> Result<()> {
+    fn resolve_into(&self, found: &[u8], to: &mut Vec<u8>) -> Result<Resolved> {
         to.clear();
-        if !self.inner().store.append_kept(found, to) {
-            *to = read_whole(&self.inner().store, self.resolve(found)?)?.into_vec();
+        if self.inner().store.append_kept(found, to) {
+            return Ok(Resolved::InMemory);
         }
-        Ok(())
+        *to = read_whole(&self.inner().store, self.resolve(found)?)?.into_vec();
+        Ok(Resolved::Read)
     }
 
     /// Whether a value in a stored form is a short one all the same.

@@ -171,6 +171,48 @@ fn a_read_ahead_that_fails_is_an_error_of_the_scan_that_comes_there() {
     assert!(failed > 5, "a sticky failure is not made good by reading again");
 }
 
+/// Behind a value that is not in memory one is asked for, then three.
+#[test]
+fn large_values_that_a_snapshot_sees_are_read_ahead() {
+    let disk = SimDisk::new(1);
+    let options = Options::new().memory_limit_bytes(8 << 20).log(false);
+    let options = options.background_checkpoints(false);
+    let db = open(&options, &disk, OpenHow::New).unwrap();
+    let songs = db.keyspace("songs").unwrap();
+    for n in 0..20 {
+        songs.put(&key(n), &vec![n as u8; 3_000]).unwrap();
+    }
+    drop(songs);
+    db.close().unwrap();
+    for (forward, is_range) in [(true, true), (true, false), (false, true), (false, false)] {
+        let db = open(&options, &disk, OpenHow::Existing).unwrap();
+        let songs = db.open_keyspace("songs").unwrap().unwrap();
+        let seen = db.snapshot().unwrap().keyspace(&songs).unwrap();
+        let (mut range, mut cursor) = (seen.iter(), seen.cursor());
+        if !forward {
+            cursor.seek_to_end();
+        }
+        let mut next = || -> hedgerow::Result<Vec<u8>> {
+            Ok(match (is_range, forward) {
+                (true, true) => range.next().unwrap()?.1.to_vec(),
+                (true, false) => range.next_back().unwrap()?.1.to_vec(),
+                (false, true) => cursor.next_record()?.unwrap().1.to_vec(),
+                (false, false) => cursor.previous_record()?.unwrap().1.to_vec(),
+            })
+        };
+        let large = |n: u8| vec![if forward { n } else { 19 - n }; 3_000];
+        for n in 0..3 {
+            assert_eq!(next().unwrap(), large(n));
+        }
+        disk.inject(Fault::once(CallKind::Read, 0, Fault::EIO).sticky());
+        for n in 3..6 {
+            assert_eq!(next().unwrap(), large(n), "it was not in memory");
+        }
+        assert_eq!(next().unwrap_err().kind(), ErrorKind::Io);
+        disk.clear_faults();
+    }
+}
+
 #[test]
 fn a_store_is_closed_while_others_read_ahead() {
     let mut dice = Dice(seed(0xc105e));
