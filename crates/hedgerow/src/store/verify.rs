@@ -148,7 +148,7 @@ pub(super) struct BitSet {
 }
 
 impl BitSet {
-    fn new(limit: u64) -> BitSet {
+    pub(super) fn new(limit: u64) -> BitSet {
         BitSet { words: Vec::new(), limit, beyond: BTreeSet::new() }
     }
 
@@ -208,7 +208,7 @@ pub(super) struct Steps<'p> {
 }
 
 impl<'p> Steps<'p> {
-    fn new(progress: Option<Progress<'p>>) -> Steps<'p> {
+    pub(super) fn new(progress: Option<Progress<'p>>) -> Steps<'p> {
         Steps { progress, steps: 0, pages: 0 }
     }
 

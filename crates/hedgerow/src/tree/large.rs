@@ -15,6 +15,7 @@ use crate::page::header::{self, PageKind};
 use crate::page::{EpochStay, PagePool};
 use crate::types::{Epoch, PageId, TreeId};
 use crate::wal::Record;
+use std::ops::ControlFlow;
 
 /// The log's record of a put, which replaces `old` if there are stored forms. What is in one says so: recovery has to know before it writes anything.
 #[inline]
@@ -80,16 +81,25 @@ impl<P: PagePool> Tree<P> {
         self.note_page(epoch, page, false);
     }
 
-    /// Shows every value in a stored form, and its leaf. Pages that cannot be read are passed over.
+    /// Shows every value in a stored form, and its leaf, until `each` breaks off. Pages that cannot be read are passed over.
+    /// Nothing is latched meanwhile.
     ///
     /// Errors: the root cannot be read; `KeyspaceDropped`; `Timeout`.
-    pub fn for_each_stored_form(&self, each: &mut dyn FnMut(PageId, &[u8])) -> Result<()> {
+    pub fn for_each_stored_form(
+        &self,
+        each: &mut dyn FnMut(PageId, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut go_on = ControlFlow::Continue(());
         self.walk(
             &mut |visit| {
                 if header::level(visit.bytes) == 0 && !visit.again {
-                    for_each_stored_form(visit.bytes, &mut |value| each(visit.id, value));
+                    for_each_stored_form(visit.bytes, &mut |value| {
+                        if go_on.is_continue() {
+                            go_on = each(visit.id, value);
+                        }
+                    });
                 }
-                Go::Down
+                if go_on.is_continue() { Go::Down } else { Go::End }
             },
             &mut |id, error| if id == self.root { Err(error) } else { Ok(()) },
         )

@@ -1,7 +1,9 @@
 //! Verification of large values: pass 4 of [`crate::store::verify`].
 //!
 //! Every record in a stored form is looked at, in every tree; what it refers to is read past the pool, chunk by
-//! chunk, and no two of them, nor one of them and a page, may share a unit. Runs while writers are kept out.
+//! chunk, and no two of them, nor one of them and a page, may share a unit. Runs while writers are kept out. Each value is
+//! checked when the walk comes to it, which holds copies of pages and no latch then: so memory is that of one value's reference
+//! and of one loan, however many there are.
 
 use super::extent_io::ExtentReader;
 use crate::error::Result;
@@ -11,6 +13,7 @@ use crate::store::Shared;
 use crate::store::verify::{BitSet, Steps, VerifyReport, is_damage, occupy};
 use crate::types::PageId;
 use hedgerow_sync::primitive::Arc;
+use std::ops::ControlFlow;
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 256 << 10;
@@ -34,22 +37,24 @@ impl Shared {
         };
         for (name, tree, _) in trees {
             let before = report.findings.len();
-            let mut found: Vec<(PageId, Option<Extent>)> = Vec::new();
-            let walked = tree.for_each_stored_form(&mut |page, value| match read_stored(value) {
-                Stored::Extent(extent) => found.push((page, Some(extent))),
-                Stored::Damaged => found.push((page, None)),
-                Stored::Plain(_) => {}
+            let mut ended = Ok(());
+            let walked = tree.for_each_stored_form(&mut |page, value| {
+                ended = match read_stored(value) {
+                    Stored::Extent(extent) => {
+                        self.verify_extent(slots, page, extent, used, report, steps)
+                    }
+                    Stored::Damaged => {
+                        report.add(Some(page), None, "the form of a value is unknown");
+                        Ok(())
+                    }
+                    Stored::Plain(_) => Ok(()),
+                };
+                if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
-            match walked {
+            match ended.and(walked) {
                 // Pass 3 has said so.
-                Err(error) if is_damage(&error) => continue,
+                Err(error) if is_damage(&error) => {}
                 other => other?,
-            }
-            for (page, extent) in found {
-                match extent {
-                    None => report.add(Some(page), None, "the form of a value is unknown"),
-                    Some(extent) => self.verify_extent(slots, page, extent, used, report, steps)?,
-                }
             }
             for finding in &mut report.findings[before..] {
                 finding.keyspace = Some(name.clone());

@@ -1,6 +1,9 @@
 //! Verification of books that do not balance, and of what is half there by right.
 
 use super::*;
+use crate::store::VerifyReport;
+use crate::store::verify::{BitSet, Steps};
+use crate::testing::sim::CallKind;
 use crate::types::TreeId;
 use std::ops::ControlFlow;
 
@@ -68,4 +71,32 @@ fn slots_that_an_eviction_has_under_way_are_not_taken_for_lost_ones() {
     slots.state().zones.give_back(taken[0], 512);
     drop(under_way);
     assert!(is_clean(&store));
+}
+
+/// The places of all values of a tree were noted before the first was looked at, in memory without a bound.
+#[test]
+fn a_large_value_is_checked_when_the_walk_comes_to_it() {
+    const VALUES: u64 = 2000;
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..VALUES {
+        put_large(&store, &wrens, &n.to_be_bytes(), 2000);
+        if n % 100 == 99 {
+            store.checkpoint().unwrap();
+        }
+    }
+    store.close().unwrap();
+    let store = open(&options(), &disk, OpenHow::ReadOnly).unwrap();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let (mut used, mut report) = (BitSet::new(1 << 20), VerifyReport::default());
+    disk.record_log(true);
+    store.shared.verify_extents(slots, &mut used, &mut report, &mut Steps::new(None)).unwrap();
+    assert!(report.is_clean() && report.large_values == VALUES, "{report:?}");
+    let log = disk.take_log();
+    let reads = log.iter().filter(|call| call.kind == CallKind::Read);
+    let is_value: Vec<bool> =
+        reads.map(|read| read.len_bytes >= 2000 && read.len_bytes < 4096).collect();
+    let leaves = is_value.iter().filter(|is_value| !**is_value).count();
+    let before = is_value.iter().position(|is_value| *is_value).unwrap();
+    assert!(leaves > 150 && before < 60, "{before} of {leaves} pages were read before a value");
 }
