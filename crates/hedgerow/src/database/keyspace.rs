@@ -593,9 +593,9 @@ impl Keyspace {
         E: From<Error>,
     {
         self.inner.check_open()?;
-        self.inner.store.bulk_load(&self.name, &self.tree, || {
+        self.inner.store.bulk_load(&self.name, &self.tree, |leaves_pages| {
             let tree = long::tree_of(&self.tree);
-            let mut load = tree.bulk_load(fill_percent)?;
+            let mut load = tree.bulk_load(fill_percent)?.telling(leaves_pages);
             let mut long = long::Loading::default();
             let mut records = records.into_iter();
             loop {

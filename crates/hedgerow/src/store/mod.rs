@@ -81,7 +81,7 @@ use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use alone::Turn;
 use batch::Batches;
-use hedgerow_sync::primitive::atomic::AtomicBool;
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Acquire};
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use log_file::LogFile;
@@ -400,7 +400,8 @@ impl Store {
         self.shared.check_process()
     }
 
-    /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind.
+    /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind. `load` sets the flag if it leaves pages that
+    /// it could not free: the next opening sweeps them.
     ///
     /// Errors: those of `load`, which has left nothing then; why the load, which is done, could not be made durable: then
     /// the store is poisoned.
@@ -408,17 +409,18 @@ impl Store {
         &self,
         name: &str,
         tree: &PoolTree,
-        load: impl FnOnce() -> Result<R, E>,
+        load: impl FnOnce(&Arc<AtomicBool>) -> Result<R, E>,
     ) -> Result<R, E> {
         let under_way = LoadUnderWay::begin(&self.shared);
         /// Whoever calls may panic in the middle.
-        struct Loading<'l>(Option<(&'l Shared, &'l str, &'l PoolTree)>);
+        struct Loading<'l>(Option<(&'l Shared, &'l str, &'l PoolTree)>, Arc<AtomicBool>);
         impl Loading<'_> {
             fn end(&mut self) -> Result<()> {
                 let Some((shared, name, tree)) = self.0.take() else { return Ok(()) };
                 // In a forked process the load is the parent's, who goes on with it.
                 shared.check_process()?;
-                shared.catalogue.end_load(name, tree)
+                // Then its mark stays, as that of a load that a crash cut short, and does not end with a later load.
+                if self.1.load(Acquire) { Ok(()) } else { shared.catalogue.end_load(name, tree) }
             }
         }
         impl Drop for Loading<'_> {
@@ -428,8 +430,9 @@ impl Store {
             }
         }
         self.shared.catalogue.begin_load(name, tree)?;
-        let mut loading = Loading(Some((&self.shared, name, tree)));
-        let loaded = load();
+        let leaves_pages = Arc::new(AtomicBool::new(false));
+        let mut loading = Loading(Some((&self.shared, name, tree)), leaves_pages.clone());
+        let loaded = load(&leaves_pages);
         let ended = loading.end();
         // The caller's records may have forked.
         self.check_process()?;

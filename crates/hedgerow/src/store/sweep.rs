@@ -4,6 +4,8 @@
 //! meanwhile, since before the first such page, so that a checkpoint which holds any of them holds the
 //! record as well. Opening a store with such a record walks the keyspace's tree, looks at the header of every other page
 //! in the file, and frees those that belong to the tree and are not reached, whatever others have put there meanwhile.
+//! A load that fails and cannot free a page, because it cannot be read, say, leaves the record as well, for the next opening; meanwhile
+//! the keyspace is used as any other, and large values are not moved.
 //! Of a keyspace that was dropped while a load ran a record of its own is left: of its tree all pages are freed.
 //! The large values that they refer to go with them. Where the tree is damaged nothing is freed. Pages that are damaged are passed
 //! over. In both cases the record stays, also beyond a later load.

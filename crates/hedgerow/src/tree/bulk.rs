@@ -4,7 +4,7 @@
 //! for its keys (`node/dispatch/bulk.rs`); each level above gets the separators as they come. Nothing is
 //! reachable until the last page is written: then the root, which is still an empty leaf, becomes the top
 //! node in one step. If that does not come about, by an error or because
-//! the loader is dropped, the pages are freed.
+//! the loader is dropped, the pages are freed; whoever keeps the mark of the load is told of one that could not be.
 //!
 //! A value in a stored form is the record's from the moment on when its leaf is in a page, as for any other change; what is
 //! staged when a load fails is given back.
@@ -25,6 +25,8 @@ use crate::page::{Access, EpochStay, ExclusivePage, PagePool, PoolSession, Resta
 use crate::types::{PageId, Purpose};
 use crate::wait::Waiting;
 use crate::wal::Record;
+use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Release};
 
 /// A bulk load under way; see the head of this file.
 pub struct BulkLoad<P: PagePool> {
@@ -41,6 +43,8 @@ pub struct BulkLoad<P: PagePool> {
     failed: bool,
     /// Its records are the tree's.
     is_done: bool,
+    /// Set if a page is left behind that nothing refers to.
+    leaves_pages: Option<Arc<AtomicBool>>,
 }
 
 impl<P: PagePool> Tree<P> {
@@ -68,6 +72,7 @@ impl<P: PagePool> Tree<P> {
             records: 0,
             failed: false,
             is_done: false,
+            leaves_pages: None,
         })
     }
 
@@ -119,6 +124,13 @@ fn not_empty() -> Error {
 }
 
 impl<P: PagePool> BulkLoad<P> {
+    /// Sets the flag if the load comes to nothing and a page of it cannot be freed.
+    #[must_use]
+    pub fn telling(mut self, leaves_pages: &Arc<AtomicBool>) -> BulkLoad<P> {
+        self.leaves_pages = Some(leaves_pages.clone());
+        self
+    }
+
     /// Adds a record; its key must be above the last one's.
     ///
     /// Errors: `NotSorted`; `KeyTooLong`; `RecordTooLarge`; those of getting a page. After `NotSorted`
@@ -260,18 +272,20 @@ impl<P: PagePool> Drop for BulkLoad<P> {
             staged.for_each(|value| self.tree.pool.discard_stored_form(value));
         }
         for id in std::mem::take(&mut self.written) {
-            // A page that cannot be had is left behind, allocated and unreachable: whatever made the
-            // load fail has been reported, and there is nobody to report this to.
-            let mut tries = 0;
-            while tries < 3 {
+            let (mut tries, mut is_free) = (0, false);
+            while tries < 3 && !is_free {
                 match self.free(id) {
-                    Ok(()) => break,
+                    Ok(()) => is_free = true,
                     Err(Stop::Restart(Restart::Owed)) => {
                         tries +=
                             u32::from(self.tree.pool.wait_to_change(&Waiting::Forever).is_err());
                     }
                     Err(_) => tries += 1,
                 }
+            }
+            // A page that cannot be had is left behind, allocated and unreachable: whatever made the load fail has been reported.
+            if let Some(leaves_pages) = self.leaves_pages.as_ref().filter(|_| !is_free) {
+                leaves_pages.store(true, Release);
             }
         }
     }

@@ -156,7 +156,7 @@ fn a_keyspace_that_was_dropped_is_not_loaded() {
     store.drop_keyspace("wrens").unwrap();
     let refuse = |why: &str| {
         let loaded: Result<()> =
-            store.bulk_load("wrens", &wrens, || panic!("{why}: nothing is loaded"));
+            store.bulk_load("wrens", &wrens, |_| panic!("{why}: nothing is loaded"));
         assert_eq!(loaded.unwrap_err().kind(), ErrorKind::KeyspaceDropped, "{why}");
     };
     refuse("there is none of that name");
@@ -170,7 +170,7 @@ fn a_keyspace_is_being_loaded_until_the_last_of_its_loads_has_ended() {
     let (_, store) = new_store();
     let wrens = store.create_keyspace("wrens").unwrap();
     let is_loading = || !catalogue(&store).loading().unwrap().is_empty();
-    let load = |inner: &dyn Fn() -> Result<()>| store.bulk_load("wrens", &wrens, inner);
+    let load = |inner: &dyn Fn() -> Result<()>| store.bulk_load("wrens", &wrens, |_| inner());
     load(&|| {
         load(&|| {
             assert!(is_loading());

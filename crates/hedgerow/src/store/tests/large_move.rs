@@ -91,7 +91,7 @@ fn assert_is_short(store: &Store, context: &str) {
 fn nothing_is_moved_while_a_load_is_under_way_which_no_log_has() {
     let (_, store, _) = long();
     let robins = store.create_keyspace("robins").unwrap();
-    let loaded: Result<()> = store.bulk_load("robins", &robins, || {
+    let loaded: Result<()> = store.bulk_load("robins", &robins, |_| {
         shrink(&store)?;
         assert_is_long(&store, "while it is loaded");
         Ok(())
@@ -136,7 +136,7 @@ fn a_value_that_was_found_before_a_load_is_not_moved_beside_it() {
     let found = store.shared.far_values(slots, 1, &|| false).unwrap();
     assert!(!found.is_empty());
     let robins = store.create_keyspace("robins").unwrap();
-    let loaded: Result<()> = store.bulk_load("robins", &robins, || {
+    let loaded: Result<()> = store.bulk_load("robins", &robins, |_| {
         for far in &found {
             assert!(!store.shared.move_value(slots, far, 1, &|| false)?, "while it is loaded");
         }

@@ -157,6 +157,61 @@ fn a_later_load_does_not_hide_what_an_earlier_one_has_left_beside_damage() {
     assert_eq!(used_bytes(&store), expected);
 }
 
+/// The mark that the next opening would sweep them by was taken away, and they stayed for ever.
+#[test]
+fn what_a_load_that_failed_could_not_free_goes_at_the_next_opening() {
+    let limit = crate::buffer::smallest_limit_without_log_bytes(512) + (256 << 10);
+    let options = StoreOptions { memory_limit_bytes: limit, ..options() };
+    let disk = SimDisk::new(1);
+    let store = open(&options, &disk, OpenHow::New).unwrap();
+    let gulls = store.create_keyspace("gulls").unwrap();
+    for n in 0..4 * RECORDS {
+        gulls.put(&n.to_be_bytes(), &[9; 100]).unwrap();
+        if n % 100 == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+    let wrens = store.create_keyspace("wrens").unwrap();
+    let load = |is_readable: bool| {
+        let loaded: Result<()> = store.bulk_load("wrens", &wrens, |leaves_pages| {
+            let mut load = wrens.bulk_load(90)?.telling(leaves_pages);
+            for n in 0..RECORDS / 2 {
+                load.push(&n.to_be_bytes(), &[8; 100])?;
+            }
+            // What is read meanwhile takes its pages out of memory.
+            store.checkpoint()?;
+            let mut cursor = gulls.scan();
+            while cursor.next_record()?.is_some() {}
+            if !is_readable {
+                disk.inject(Fault::once(CallKind::Read, 0, Fault::EIO).sticky());
+            }
+            Err(Error::new(ErrorKind::Cancelled, "no more records"))
+        });
+        disk.clear_faults();
+        assert_eq!(loaded.unwrap_err().kind(), ErrorKind::Cancelled);
+    };
+    load(true);
+    assert!(!is_loading(&store));
+    let expected = used_bytes(&store);
+    load(false);
+    assert!(is_loading(&store));
+    assert!(used_bytes(&store) > expected + 10_000);
+    // It is used as any other, and a later load does not end the mark.
+    load(true);
+    for n in 0..RECORDS {
+        wrens.put(&n.to_be_bytes(), &[7; 40]).unwrap();
+    }
+    assert!(is_loading(&store));
+    store.checkpoint().unwrap();
+    drop((gulls, wrens));
+    store.close().unwrap();
+    let store = open(&options, &disk, OpenHow::Existing).unwrap();
+    assert!(!is_loading(&store));
+    assert_all_there(&store, "wrens", RECORDS);
+    store.open_keyspace("wrens").unwrap().unwrap().remove_range(b"", None).unwrap();
+    assert!(used_bytes(&store) <= expected + 4096);
+}
+
 #[test]
 fn nothing_is_freed_of_a_tree_that_is_damaged_and_others_are_not_kept_from_opening() {
     for is_root in [true, false] {
