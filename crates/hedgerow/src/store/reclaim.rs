@@ -178,8 +178,10 @@ impl Shared {
         if newest.reclaim.undecided.is_none() {
             slots.state().zones.stop_shrinking();
         }
+        // Whatever has kept the tail from being moved: what is free goes back.
+        let punched = self.punch(slots, kept);
         newest.reclaim.credit_bytes = newest.reclaim.credit_bytes.saturating_sub(moved?);
-        self.punch(slots, kept)
+        punched
     }
 
     /// Moves the tail in passes, and cuts it off. Returns how much was moved, in bytes.
@@ -335,7 +337,8 @@ impl Shared {
     }
 
     /// Every page whose slot lies in the zone. The images say which pages those may be;
-    /// the page table says which of them still are.
+    /// the page table says which of them still are. What cannot be read stays where it is: its part of the file, or all pages of
+    /// a damaged part of the map.
     pub(super) fn pages_in_zone(&self, slots: &SlotStore, zone: TailZone) -> Result<Vec<PageId>> {
         if zone.held_bytes == 0 {
             return Ok(Vec::new());
@@ -349,7 +352,11 @@ impl Shared {
         while at < end {
             let len = images.len().min((end - at) as usize);
             let images = &mut images[..len];
-            slots.file().read_at(at, images)?;
+            at += len as u64;
+            match slots.file().read_at(at - len as u64, images) {
+                Err(error) if error.is_loss() => continue,
+                read => read?,
+            }
             // Slots of pages begin at any unit.
             let unit = slots.state().zones.geometry().unit_bytes() as usize;
             for image in images.chunks_exact(unit.min(page_bytes)) {
@@ -360,13 +367,15 @@ impl Shared {
                     candidates.push(id);
                 }
             }
-            at += chunk_bytes as u64;
         }
         candidates.sort_unstable();
         candidates.dedup();
         let mut there = Vec::with_capacity(candidates.len());
         for id in candidates {
-            let slot = self.pool.slot_of(id)?;
+            let slot = match self.pool.slot_of(id) {
+                Err(error) if error.is_loss() => None,
+                slot => slot?,
+            };
             if slot.is_some_and(|slot| (zone.offset_bytes..end).contains(&slot.offset_bytes())) {
                 there.push(id);
             }
@@ -393,7 +402,7 @@ impl Shared {
                 // Freed meanwhile: its slot is on its way.
                 Err(error) if error.signal() == Some(Signal::PageFreed) => return Ok(()),
                 // It stays where it is; a verification tells of it, and who reads it.
-                Err(error) if matches!(error.kind(), ErrorKind::Corrupted { .. }) => return Ok(()),
+                Err(error) if error.is_loss() => return Ok(()),
                 other => other?,
             }
             let stay = self.pool.enter_for_upkeep()?;

@@ -50,7 +50,8 @@ impl Shared {
     /// Moves large values that keep the file long; true if any were moved. After a checkpoint that had nothing to do. Ends soon once
     /// `is_wanted` says that there is something else to do: within a walk, between two values, and within a long one.
     ///
-    /// Errors: those of reads and changes, but for want of room or memory, and for whom it would have to wait, which end it.
+    /// Errors: those of changes, but for want of room or memory, and for whom it would have to wait, which end it. What cannot be read is
+    /// left where it is, with what lies behind it in its keyspace.
     pub(in crate::store) fn move_large_values(&self, is_wanted: &dyn Fn() -> bool) -> Result<bool> {
         let Some(slots) = self.slots.as_ref().filter(|slots| slots.has_stored_forms()) else {
             return Ok(false);
@@ -58,8 +59,11 @@ impl Shared {
         let ends = || is_wanted() || self.is_closed_with_gaps(slots);
         let Some(end_zone) = wanted_end(slots) else { return Ok(false) };
         // A load that was not finished has no log; one that begins later is met by each value (`copy_and_swap`).
-        if !self.catalogue.loading()?.is_empty() {
-            return Ok(false);
+        match self.catalogue.loading() {
+            Ok(loading) if loading.is_empty() => {}
+            // Whoever looks a name up is told.
+            Err(error) if !error.is_loss() => return Err(error),
+            Ok(_) | Err(_) => return Ok(false),
         }
         let state = (slots.state().checkpoint, end_zone);
         if *self.large_in_vain.lock() == Some(state) {
@@ -79,8 +83,9 @@ impl Shared {
                 // The gaps are too short for this one, or it has changed.
                 Ok(false) => {}
                 Err(error) => match error.kind() {
-                    // Whoever reads it, or verifies the store, is told.
+                    // Whoever reads it, or verifies the store, is told. After a write that failed nothing may be written.
                     ErrorKind::KeyspaceDropped | ErrorKind::Corrupted { .. } => {}
+                    ErrorKind::Io if self.pool.check_poison().is_ok() => {}
                     ErrorKind::DiskFull
                     | ErrorKind::MemoryLimit
                     | ErrorKind::Timeout
@@ -137,7 +142,8 @@ impl Shared {
                 ControlFlow::Continue(())
             });
             match walked {
-                Err(error) if error.kind() == ErrorKind::KeyspaceDropped => {}
+                // A leaf that cannot be read is for a verification to name, and no reason to keep the file long.
+                Err(error) if error.is_loss() || error.kind() == ErrorKind::KeyspaceDropped => {}
                 Ok(ControlFlow::Break(())) => break,
                 other => drop(other?),
             }

@@ -274,6 +274,51 @@ fn a_damaged_value_stays_where_it_is_and_the_others_are_moved() {
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
 }
 
+/// Flips a bit in the image of a page.
+fn flip(disk: &SimDisk, at: u64) {
+    disk.change_state(|state| {
+        let mut bytes = state.contents(path()).unwrap();
+        bytes[at as usize] ^= 1;
+        state.set_contents(path(), &bytes)
+    })
+    .unwrap();
+}
+
+/// Every checkpoint that was asked for failed, and gave nothing back.
+#[test]
+fn a_leaf_that_cannot_be_read_keeps_nobody_from_taking_checkpoints_and_the_values_of_others_are_moved()
+ {
+    let (disk, store, _) = long();
+    let gulls = store.create_keyspace("gulls").unwrap();
+    for n in 0..100_u32 {
+        gulls.put(&n.to_be_bytes(), &[7; 100]).unwrap();
+    }
+    store.shared.checkpoint(true).unwrap();
+    let mut leaf = gulls.root();
+    // The last one of all is a leaf.
+    gulls
+        .verify_with(&mut |page, _| {
+            leaf = page;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let at = store.pool().slot_of(leaf).unwrap().unwrap().offset_bytes();
+    let left = disk.crash(1);
+    drop((gulls, store));
+    flip(&left, at + 40);
+    let store = open(&options(), &left, OpenHow::Existing).unwrap();
+    assert_is_long(&store, "as it was left");
+    for n in 0..4 {
+        store.checkpoint().unwrap_or_else(|error| panic!("checkpoint {n}: {error:?}"));
+    }
+    let needed = (COUNT * 2 / 3 * BYTES) as u64;
+    assert!(store.file_bytes() < needed, "{} bytes", store.file_bytes());
+    assert_has_all(&store);
+    let report = store.verify(|_| ControlFlow::Continue(())).unwrap();
+    assert!(report.findings.iter().all(|one| one.keyspace.as_deref() != Some("wrens")));
+    assert!(report.findings.iter().any(|one| one.page == Some(leaf)), "{:?}", report.findings);
+}
+
 #[test]
 fn a_reference_that_cannot_be_of_this_file_is_not_followed() {
     let runs = [Run { unit: 1 << 39, units: 20 }];
