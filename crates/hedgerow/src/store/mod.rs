@@ -84,6 +84,7 @@ use batch::Batches;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Acquire};
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
+use large::relocate::InVain;
 use log_file::LogFile;
 use reclaim::Reclaim;
 use std::ops::ControlFlow;
@@ -118,8 +119,7 @@ struct Shared {
     turn: Turn,
     /// The newest superblock, and the pair of blocks that it lies in. Held for a whole checkpoint.
     checkpointing: Mutex<Newest>,
-    /// The checkpoint, and the zone before which the file was to end, when no large value could be moved last.
-    large_in_vain: Mutex<Option<(Epoch, u32)>>,
+    large_in_vain: Mutex<Option<InVain>>,
     /// Bulk loads that have begun and are not durable. Held while a large value is moved that may be of one.
     loads: Mutex<usize>,
     read_only: bool,

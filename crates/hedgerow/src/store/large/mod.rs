@@ -10,7 +10,7 @@ mod extent_io;
 mod find;
 mod placed;
 mod read_ahead;
-mod relocate;
+pub(super) mod relocate;
 mod verify;
 
 pub(super) use copy::LargeCopy;

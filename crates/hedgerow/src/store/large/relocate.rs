@@ -30,6 +30,25 @@ const ASKED_EVERY: usize = 256;
 const SPARE_PART: u64 = 32;
 const SPARE_ZONES: u64 = 2;
 
+/// How it was when no large value could be moved last.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct InVain {
+    /// The zone before which the file was to end.
+    end_zone: u32,
+    /// The least that was free since.
+    free_bytes: u64,
+}
+
+/// What became of a value that was to be moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::store) enum Moved {
+    Yes,
+    /// There is no gap that is long enough.
+    NoRoom,
+    /// It has changed, somebody is in the way, or there is something else to do.
+    NotNow,
+}
+
 /// A value that lies too far behind.
 pub(in crate::store) struct Far {
     tree: PoolTree,
@@ -65,23 +84,29 @@ impl Shared {
             Err(error) if !error.is_loss() => return Err(error),
             Ok(_) | Err(_) => return Ok(false),
         }
-        let state = (slots.state().checkpoint, end_zone);
-        if *self.large_in_vain.lock() == Some(state) {
-            return Ok(false);
+        let report = slots.report();
+        let free_bytes = report.free_bytes;
+        if let Some(before) = &mut *self.large_in_vain.lock() {
+            before.free_bytes = before.free_bytes.min(free_bytes);
+            // A walk through everything, which would find the same.
+            let more_bytes = free_bytes - before.free_bytes;
+            if end_zone >= before.end_zone && more_bytes <= report.file_bytes / SPARE_PART {
+                return Ok(false);
+            }
         }
         let (mut moved, mut in_vain) = (false, true);
         let mut budget_bytes = self.pool.budget().limit_bytes();
         for far in self.far_values(slots, end_zone, &ends)? {
             match self.move_value(slots, &far, end_zone, &ends) {
-                Ok(true) => {
+                Ok(Moved::Yes) => {
                     moved = true;
                     budget_bytes = budget_bytes.saturating_sub(far.extent.len_bytes);
                     if budget_bytes == 0 {
                         break;
                     }
                 }
-                // The gaps are too short for this one, or it has changed.
-                Ok(false) => {}
+                Ok(Moved::NoRoom) => {}
+                Ok(Moved::NotNow) => in_vain = false,
                 Err(error) => match error.kind() {
                     // Whoever reads it, or verifies the store, is told. After a write that failed nothing may be written.
                     ErrorKind::KeyspaceDropped | ErrorKind::Corrupted { .. } => {}
@@ -100,11 +125,8 @@ impl Shared {
                 break;
             }
         }
-        in_vain &= !ends();
-        if !moved && in_vain {
-            // A walk through everything, which would find the same.
-            *self.large_in_vain.lock() = Some(state);
-        }
+        in_vain &= !moved && !ends();
+        *self.large_in_vain.lock() = in_vain.then_some(InVain { end_zone, free_bytes });
         Ok(moved)
     }
 
@@ -152,24 +174,23 @@ impl Shared {
         Ok(all)
     }
 
-    /// Moves one value below `end_zone`, or at least away from the end; false if there is no room for it there, it has changed,
-    /// or `ends` has said so.
+    /// Moves one value below `end_zone`, or at least away from the end, unless `ends` says so meanwhile.
     pub(in crate::store) fn move_value(
         &self,
         slots: &Arc<SlotStore>,
         far: &Far,
         end_zone: u32,
         ends: &dyn Fn() -> bool,
-    ) -> Result<bool> {
+    ) -> Result<Moved> {
         // As below, before anything is copied in vain.
         if *self.loads.lock() > 0 {
-            return Ok(false);
+            return Ok(Moved::NotNow);
         }
         let reading = slots.read_extents(self.pool.epochs().current());
         let reference = far.extent.encode();
         let is_there = far.tree.get(&far.key)?.is_some_and(|value| value.as_bytes() == reference);
         if !is_there {
-            return Ok(false);
+            return Ok(Moved::NotNow);
         }
         let room = far.tree.max_record_bytes().saturating_sub(far.key.len());
         let max_runs = (room.saturating_sub(reference_bytes(0)) / 8).min(MAX_RUNS);
@@ -180,14 +201,14 @@ impl Shared {
         if runs.is_none() && last_zone > end_zone {
             runs = self.pool.allocate_extent_below(slots, last_zone, units, max_runs)?;
         }
-        let Some(runs) = runs else { return Ok(false) };
+        let Some(runs) = runs else { return Ok(Moved::NoRoom) };
         let copy = Extent { runs: runs.into(), ..far.extent.clone() };
         let swapped = self.copy_and_swap(slots, far, &reference, &copy, ends);
         drop(reading);
         if !matches!(swapped, Ok(true)) {
             slots.discard_extent(&copy.runs);
         }
-        swapped
+        Ok(if swapped? { Moved::Yes } else { Moved::NotNow })
     }
 
     fn copy_and_swap(

@@ -3,6 +3,7 @@
 use super::*;
 use crate::large::{Extent, Run, Stored, read_stored};
 use crate::store::PoolTree;
+use crate::store::large::relocate::Moved;
 use crate::testing::sim::{CallKind, Fault};
 use crate::types::Epoch;
 use crate::wal::{Record, ScanFrom, read_header, scan};
@@ -138,12 +139,13 @@ fn a_value_that_was_found_before_a_load_is_not_moved_beside_it() {
     let robins = store.create_keyspace("robins").unwrap();
     let loaded: Result<()> = store.bulk_load("robins", &robins, |_| {
         for far in &found {
-            assert!(!store.shared.move_value(slots, far, 1, &|| false)?, "while it is loaded");
+            let moved = store.shared.move_value(slots, far, 1, &|| false)?;
+            assert_eq!(moved, Moved::NotNow, "while it is loaded");
         }
         Ok(())
     });
     loaded.unwrap();
-    let moved = |far| store.shared.move_value(slots, far, 1, &|| false).unwrap();
+    let moved = |far| store.shared.move_value(slots, far, 1, &|| false).unwrap() == Moved::Yes;
     assert!(found.iter().any(moved), "when it was loaded");
     assert_has_all(&store);
     assert!(is_clean(&store));
@@ -166,7 +168,7 @@ fn the_log_says_of_a_move_that_the_value_is_the_one_of_before() {
     let found = store.shared.far_values(slots, 1, &|| false).unwrap();
     let start = store.log().unwrap().tail();
     let move_it = |far| store.shared.move_value(slots, far, 1, &|| false).unwrap();
-    let moved = found.iter().map(move_it).filter(|is_moved| *is_moved).count();
+    let moved = found.iter().map(move_it).filter(|moved| *moved == Moved::Yes).count();
     assert!(moved > 0);
     // The same bytes once more are another value.
     put(&store, &wrens, COUNT - 1);
@@ -202,6 +204,8 @@ fn what_is_being_dropped_is_not_moved() {
     shrink(&store).unwrap();
     assert_eq!(wrens.get(&key(COUNT - 1)).unwrap().unwrap().as_bytes(), before);
     forge(0);
+    // A drop does not end like that, so nobody looks again.
+    *store.shared.large_in_vain.lock() = None;
     shrink(&store).unwrap();
     assert_ne!(wrens.get(&key(COUNT - 1)).unwrap().unwrap().as_bytes(), before);
     assert_is_short(&store, "when it is not");
@@ -354,4 +358,54 @@ fn who_moves_very_many_values_waits_for_nobody_to_take_a_checkpoint() {
     assert!(began.elapsed() < Duration::from_secs(30), "it waited {:?}", began.elapsed());
     assert!(store.file_bytes() < long * 9 / 10, "{long} bytes became {}", store.file_bytes());
     assert!(is_clean(&store));
+}
+
+/// After each change that was settled all leaves of all keyspaces were read again.
+#[test]
+fn values_that_cannot_be_moved_are_looked_for_again_when_more_is_free_and_not_after_each_change() {
+    let limit = crate::buffer::smallest_limit_without_log_bytes(512) + (256 << 10);
+    let options = StoreOptions { memory_limit_bytes: limit, ..options() };
+    let disk = SimDisk::new(1);
+    let store = open(&options, &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..2000_u32 {
+        wrens.put(&n.to_be_bytes(), &[7; 100]).unwrap();
+    }
+    for n in 0..400_u32 {
+        put_large(&store, &wrens, format!("short {n}").as_bytes(), 3000);
+        if n % 100 == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+    for n in 0..30_u32 {
+        put_large(&store, &wrens, format!("song {n}").as_bytes(), 9000);
+    }
+    store.checkpoint().unwrap();
+    for n in (0..400_u32).filter(|n| n % 2 == 0) {
+        wrens.remove(format!("short {n}").as_bytes()).unwrap();
+    }
+    // As an idle period does.
+    let settle = || {
+        while !store.shared.checkpoint(true).unwrap() {}
+        let before = disk.calls(CallKind::Read);
+        let moved = store.shared.move_large_values(&|| false).unwrap();
+        (moved, disk.calls(CallKind::Read) - before)
+    };
+    let mut rounds = 0;
+    while settle().0 {
+        rounds += 1;
+        assert!(rounds < 50, "it comes to rest");
+    }
+    let slots = store.shared.slots.as_ref().unwrap();
+    let found = store.shared.far_values(slots, 1, &|| false).unwrap();
+    assert!(!found.is_empty());
+    for n in 0..10_u32 {
+        wrens.put(&n.to_be_bytes(), &[8; 100]).unwrap();
+        let (moved, reads) = settle();
+        assert!(!moved && reads < 10, "{reads} reads after change {n}");
+    }
+    for n in 0..20_u32 {
+        wrens.remove(format!("song {n}").as_bytes()).unwrap();
+    }
+    assert!(settle().1 > 200, "more is free");
 }

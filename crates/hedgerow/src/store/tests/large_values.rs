@@ -4,6 +4,7 @@ use super::*;
 use crate::large::{Stored, read_stored};
 use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes};
 use crate::store::batch::write_unlogged;
+use crate::store::large::relocate::Moved;
 use crate::store::{BatchChange, ExtentWriter};
 use crate::testing::sim::{CallKind, Fault};
 use hedgerow_sync::primitive::Arc;
@@ -178,7 +179,7 @@ fn a_sync_beside_the_last_write_of_a_large_value_that_is_moved_does_not_make_it_
     let mut moved = 0;
     for far in &store.shared.far_values(slots, 1, &|| false).unwrap() {
         *file.slots.lock() = Arc::downgrade(slots);
-        if store.shared.move_value(slots, far, 1, &|| false).unwrap() {
+        if store.shared.move_value(slots, far, 1, &|| false).unwrap() == Moved::Yes {
             file.assert_is_due(slots);
             moved += 1;
         }
