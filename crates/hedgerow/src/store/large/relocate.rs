@@ -7,7 +7,8 @@
 //! are free when a checkpoint is durable that has it, and nobody reads them any more.
 //!
 //! Nothing is lost if that ends halfway: a copy that no record refers to is given back. Beside writers: a record that has
-//! changed meanwhile is left alone. Memory: a loan of up to 64 chunks, and some hundred bytes for each value of a pass.
+//! changed meanwhile is left alone. Memory: a loan of up to 64 chunks, and a list of values, of 1/64 of the memory limit at most, or of 2,048
+//! values: each walk through all trees finds as many as that.
 
 use super::chunk_reads::read_chunks;
 use super::extent_io::CHUNKS_AT_ONCE;
@@ -22,8 +23,9 @@ use hedgerow_sync::primitive::Arc;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 
-/// Values of a pass.
+/// Values of a pass at least, and the part of the memory limit that the list of more takes at most.
 const PASS_VALUES: usize = 1024;
+const PASS_PART: u64 = 64;
 /// Records of a walk after which it is asked whether to go on.
 const ASKED_EVERY: usize = 256;
 /// Part of the file, and zones, by which it may be longer than what is in it.
@@ -57,6 +59,10 @@ pub(in crate::store) struct Far {
 }
 
 impl Far {
+    fn memory_bytes(&self) -> u64 {
+        (size_of::<Far>() + self.key.len() + size_of_val(&*self.extent.runs)) as u64
+    }
+
     /// The zone that it ends in.
     fn last_zone(&self, slots: &SlotStore) -> u32 {
         let geometry = slots.state().zones.geometry();
@@ -139,7 +145,8 @@ impl Shared {
     ) -> Result<Vec<Far>> {
         let per_zone = u64::from(slots.state().zones.geometry().units_per_zone());
         let end_unit = u64::from(end_zone) * per_zone;
-        let mut all = Vec::new();
+        let most_bytes = self.pool.budget().limit_bytes() / PASS_PART;
+        let (mut all, mut all_bytes) = (Vec::new(), 0);
         let mut looked_at = 0;
         for (_, tree, is_dropping) in self.catalogue.trees()? {
             if is_dropping {
@@ -156,9 +163,11 @@ impl Shared {
                 {
                     // Nobody is waited for: it may be this thread that takes the checkpoints.
                     let tree = tree.clone().with_wait(Wait::Never);
-                    all.push(Far { tree, key: key.to_vec(), extent });
-                    if all.len() == 2 * PASS_VALUES {
-                        keep_farthest(&mut all, slots);
+                    let far = Far { tree, key: key.to_vec(), extent };
+                    all_bytes += far.memory_bytes();
+                    all.push(far);
+                    if all.len() >= 2 * PASS_VALUES && all_bytes > most_bytes {
+                        all_bytes = keep_farthest(&mut all, slots, most_bytes / 2);
                     }
                 }
                 ControlFlow::Continue(())
@@ -170,7 +179,7 @@ impl Shared {
                 other => drop(other?),
             }
         }
-        keep_farthest(&mut all, slots);
+        keep_farthest(&mut all, slots, most_bytes);
         Ok(all)
     }
 
@@ -256,10 +265,19 @@ impl Shared {
     }
 }
 
-/// The last ones are what the file's length depends on.
-fn keep_farthest(all: &mut Vec<Far>, slots: &SlotStore) {
+/// The last ones are what the file's length depends on. Keeps those of so many bytes, or [`PASS_VALUES`]; their bytes.
+fn keep_farthest(all: &mut Vec<Far>, slots: &SlotStore, most_bytes: u64) -> u64 {
     all.sort_by_cached_key(|far| Reverse(far.last_zone(slots)));
-    all.truncate(PASS_VALUES);
+    let (mut kept, mut kept_bytes) = (0, 0);
+    for far in &*all {
+        let bytes = kept_bytes + far.memory_bytes();
+        if kept >= PASS_VALUES && bytes > most_bytes {
+            break;
+        }
+        (kept, kept_bytes) = (kept + 1, bytes);
+    }
+    all.truncate(kept);
+    kept_bytes
 }
 
 /// The zone before which the file should end, if it is much longer than what is in it.

@@ -409,3 +409,22 @@ fn values_that_cannot_be_moved_are_looked_for_again_when_more_is_free_and_not_af
     }
     assert!(settle().1 > 200, "more is free");
 }
+
+/// Of many values 1,024 were found by each walk through all trees, whatever memory there was.
+#[test]
+fn a_walk_finds_as_many_values_that_lie_too_far_as_memory_lets_it_remember() {
+    for (limit, least, most) in [(64 << 20, 3000, 3000), (4 << 20, 1024, 1200)] {
+        let options = StoreOptions { memory_limit_bytes: limit, ..options() };
+        let store = open(&options, &SimDisk::new(1), OpenHow::New).unwrap();
+        let wrens = store.create_keyspace("wrens").unwrap();
+        for n in 0..3100_u32 {
+            put_large(&store, &wrens, &n.to_be_bytes(), 600);
+            if n % 100 == 99 {
+                store.checkpoint().unwrap();
+            }
+        }
+        let slots = store.shared.slots.as_ref().unwrap();
+        let found = store.shared.far_values(slots, 2, &|| false).unwrap().len();
+        assert!((least..=most + 100).contains(&found), "{found} with {limit}");
+    }
+}
