@@ -18,7 +18,7 @@ use crate::space::large::{LoanFor, chunk_bytes};
 use crate::space::slot_store::SlotStore;
 use crate::store::PoolTree;
 use crate::store::Shared;
-use crate::wait::{Wait, Waiting};
+use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
@@ -201,6 +201,8 @@ impl Shared {
         if !is_there {
             return Ok(Moved::NotNow);
         }
+        // What others free while it is copied is free.
+        let reading = reading.only(&far.extent);
         let room = far.tree.max_record_bytes().saturating_sub(far.key.len());
         let max_runs = (room.saturating_sub(reference_bytes(0)) / 8).min(MAX_RUNS);
         let units = far.extent.runs.iter().map(|run| u64::from(run.units)).sum();
@@ -229,7 +231,7 @@ impl Shared {
         ends: &dyn Fn() -> bool,
     ) -> Result<bool> {
         let geometry = slots.state().zones.geometry();
-        let mut loan = slots.lend(CHUNKS_AT_ONCE, LoanFor::Call, &Waiting::Forever)?;
+        let mut loan = slots.lend(CHUNKS_AT_ONCE, LoanFor::Call, &Wait::Never.begin())?;
         let chunk = chunk_bytes(geometry) as usize;
         let (mut next, chunks) = (0, copy.chunks(geometry));
         while next < chunks {

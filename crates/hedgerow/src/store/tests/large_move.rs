@@ -360,6 +360,26 @@ fn who_moves_very_many_values_waits_for_nobody_to_take_a_checkpoint() {
     assert!(is_clean(&store));
 }
 
+/// Whatever was freed had to wait until the copy of a long value was done.
+#[test]
+fn what_others_free_while_a_value_is_copied_is_free() {
+    let (_, store, wrens) = long();
+    let slots = store.shared.slots.as_ref().unwrap();
+    let found = store.shared.far_values(slots, 1, &|| false).unwrap();
+    let quarantined = || store.space_report().unwrap().quarantined_bytes;
+    let kept = Cell::new(None);
+    let meanwhile = || {
+        if kept.get().is_none() {
+            wrens.remove(&key(FIRST)).unwrap();
+            store.shared.checkpoint(false).unwrap();
+            kept.set(Some(quarantined()));
+        }
+        false
+    };
+    let last = found.iter().find(|far| store.shared.move_value(slots, far, 1, &meanwhile).is_ok());
+    assert!(last.is_some() && kept.get().is_some_and(|kept| kept < BYTES as u64), "{kept:?}");
+}
+
 /// After each change that was settled all leaves of all keyspaces were read again.
 #[test]
 fn values_that_cannot_be_moved_are_looked_for_again_when_more_is_free_and_not_after_each_change() {
