@@ -94,7 +94,9 @@ impl BufferPool {
             Stored::Plain(_) | Stored::Damaged => None,
         };
         let (old, new) = (extent(old), extent(new));
-        if let Some(old) = &old {
+        // One that was moved is the same value, whose pieces go on under its seed.
+        let is_moved = |old: &Extent| new.as_ref().is_some_and(|new| new.seed == old.seed);
+        if let Some(old) = old.as_ref().filter(|old| !is_moved(old)) {
             self.forget_value(old);
         }
         if (old.is_some() || new.is_some())

@@ -190,6 +190,26 @@ fn the_log_says_of_a_move_that_the_value_is_the_one_of_before() {
     assert_has_all(&store);
 }
 
+/// It was read from the disk again, although its bytes were in memory.
+#[test]
+fn a_value_that_is_moved_stays_in_memory() {
+    let (disk, store, wrens) = long();
+    let before = wrens.get(&key(COUNT - 1)).unwrap().unwrap();
+    store.keep_value(&before, &value(COUNT - 1), true);
+    let slots = store.shared.slots.as_ref().unwrap();
+    let found = store.shared.far_values(slots, 1, &|| false).unwrap();
+    let moved = |far| store.shared.move_value(slots, far, 1, &|| false).unwrap() == Moved::Yes;
+    assert!(found.iter().map(moved).filter(|moved| *moved).count() > 0);
+    let after = wrens.get(&key(COUNT - 1)).unwrap().unwrap();
+    assert_ne!(after.as_bytes(), before.as_bytes());
+    let (mut bytes, reads) = (Vec::new(), disk.calls(CallKind::Read));
+    assert!(store.append_kept(&after, &mut bytes) && bytes == value(COUNT - 1));
+    assert_eq!(disk.calls(CallKind::Read), reads);
+    // Another value takes its place.
+    put(&store, &wrens, COUNT - 1);
+    assert!(!store.append_kept(&after, &mut bytes));
+}
+
 #[test]
 fn what_is_being_dropped_is_not_moved() {
     let (_, store, wrens) = long();
