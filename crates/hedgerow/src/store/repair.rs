@@ -18,7 +18,7 @@ mod tests;
 
 use super::PoolTree;
 use super::backup::{Progress, cancelled, refuse_what_is_there};
-use super::catalogue::{self, decode_entry, is_leftover};
+use super::catalogue::{self, MAX_NAME_BYTES, decode_entry, is_leftover};
 use super::large::LargeCopy;
 use super::lock::lock;
 use super::log_file::LogFile;
@@ -31,7 +31,7 @@ use super::unfinished::Unfinished;
 use super::{Store, create};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::is_stored_form;
-use crate::node::{self, plain_leaf};
+use crate::node::{self, max_short_key_bytes, plain_leaf};
 use crate::page::header::{self, PageKind};
 use crate::space::map::MapRoot;
 use crate::space::part;
@@ -263,8 +263,8 @@ impl<'p> Repair<'p> {
                 self.leftovers.insert(entry.tree);
                 return Ok(());
             }
-            match (str::from_utf8(name), decode_entry(record)) {
-                (Ok(name), Ok(entry)) => {
+            match (name_of(name, self.slots.page_bytes()), decode_entry(record)) {
+                (Some(name), Ok(entry)) => {
                     self.names.insert(entry.tree, (name.to_owned(), entry));
                 }
                 _ => {
@@ -280,7 +280,8 @@ impl<'p> Repair<'p> {
     /// Takes names from a leaf that may be a user's. It can neither rename a keyspace nor say that one is being dropped.
     fn read_unsure_catalogue(&mut self, leaf: &[u8]) -> Result<()> {
         for_each_record(leaf, &mut |name, record| {
-            if let (Ok(name), Ok(entry)) = (str::from_utf8(name), decode_entry(record))
+            if let Some(name) = name_of(name, self.slots.page_bytes())
+                && let Ok(entry) = decode_entry(record)
                 && !(entry.is_dropping || entry.is_loading)
                 && !self.names.contains_key(&entry.tree)
                 && self.names.values().all(|(taken, _)| taken != name)
@@ -512,7 +513,10 @@ impl<'p> Repair<'p> {
         self.report.replayed = replayed;
         self.report.defects.extend(keyspaces.defects());
         match outcome {
-            Err(error) if error.is_loss() || error.kind() == ErrorKind::LogMissing => {
+            Err(error)
+                if error.is_loss()
+                    || matches!(error.kind(), ErrorKind::LogMissing | ErrorKind::InvalidName) =>
+            {
                 let what = format!("only {replayed} changes of the log could be replayed: {error}");
                 self.report.defects.push(what);
                 Ok(())
@@ -520,6 +524,12 @@ impl<'p> Repair<'p> {
             other => other,
         }
     }
+}
+
+/// The name of a keyspace, unless no build gives such a one.
+fn name_of(key: &[u8], page_bytes: usize) -> Option<&str> {
+    let most = MAX_NAME_BYTES.min(max_short_key_bytes(page_bytes));
+    str::from_utf8(key).ok().filter(|name| (1..=most).contains(&name.len()))
 }
 
 /// Hands over the records of a leaf that was checked.

@@ -434,6 +434,31 @@ fn a_long_key_whose_value_is_lost_is_named_by_what_is_known_of_it() {
     }
 }
 
+/// Whoever makes such a file could keep everything in it from being salvaged.
+#[test]
+fn a_name_that_no_keyspace_can_have_ends_no_repair() {
+    let long = "w".repeat(85);
+    for name in ["", &long] {
+        let (disk, store, trees) = with(&options(), &["gulls", "wrens"]);
+        store.shared.catalogue.tree().remove(b"gulls").unwrap();
+        forge(&store, name.as_bytes(), 0, &trees[0]);
+        store.checkpoint().unwrap();
+        let (report, repaired) = crashed(&disk, store);
+        assert!(has_defect(&report, "the catalogue's record of keyspace"), "{report:?}");
+        assert_eq!(records(&repaired, "wrens"), one(b"key", b"wrens"));
+        let recovered = format!("recovered-{}", trees[0].id().0);
+        assert_eq!(records(&repaired, &recovered), one(b"key", b"gulls"));
+        // What lies behind it in the log cannot be told.
+        let (disk, store, trees) = with(&logged(), &["wrens"]);
+        store.checkpoint().unwrap();
+        let create = Record::Create { tree: TreeId(99), name: name.as_bytes() };
+        append(&store, &[put(trees[0].id(), b"1"), create]);
+        let (report, repaired) = crashed(&disk, store);
+        assert!(has_defect(&report, "changes of the log could be replayed"), "{report:?}");
+        assert_eq!(records(&repaired, "wrens").len(), 2);
+    }
+}
+
 /// Images of pages that a user has put into a large value, each at the beginning of a unit.
 fn as_a_value(images: &[Vec<u8>]) -> Vec<u8> {
     let mut value = vec![0; 512 - CHUNK_HEADER_BYTES];
