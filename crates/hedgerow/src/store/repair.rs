@@ -95,6 +95,9 @@ pub fn repair(
 struct Repair<'p> {
     slots: SlotStore,
     superblock: Superblock,
+    /// The zone table could be opened; groups of zones of which its part is lost.
+    has_table: bool,
+    lost_groups: BTreeSet<u32>,
     /// All pages that are in use.
     pages: BTreeMap<PageId, Slot>,
     /// Those among them that may be a user's, who has put the image of a page into a value. And whether the zone table says that
@@ -151,10 +154,14 @@ impl<'p> Repair<'p> {
             checkpoint: Epoch(0),
         };
         let slots = SlotStore::new(file, geometry.page_bytes() as usize, PAGE_FORM, state);
+        // Of nothing else anybody was told.
+        let has_table = report.is_clean();
         let (pages, names) = (BTreeMap::new(), BTreeMap::new());
         Ok(Repair {
             slots,
             superblock,
+            has_table,
+            lost_groups: BTreeSet::new(),
             pages,
             unsure: BTreeMap::new(),
             leaves: Vec::new(),

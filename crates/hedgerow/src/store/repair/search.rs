@@ -98,8 +98,12 @@ impl Repair<'_> {
                 first + span - 1
             ));
         }
+        // No two have an id in common.
+        lost.sort_unstable_by_key(|(first, ..)| *first);
         let is_lost = |id: PageId| {
-            lost.iter().any(|(first, span, _)| (*first..first + span).contains(&u64::from(id.0)))
+            let behind = lost.partition_point(|(first, ..)| *first <= u64::from(id.0));
+            let part = behind.checked_sub(1).and_then(|at| lost.get(at));
+            part.is_some_and(|(first, span, _)| u64::from(id.0) < first + span)
         };
         // What users have put there may look like pages.
         let mut known = self.known_units(&lost_slots)?;
@@ -357,14 +361,23 @@ impl Repair<'_> {
         Ok(Some(len))
     }
 
-    /// Brings the part of the zone table that a zone is in into memory, if it is whole.
-    fn load_table_of(&mut self, zone: u32, first: Slot) -> Result<()> {
+    /// Brings the part of the zone table that a zone is in into memory, if it is whole. Tells once of one that is not.
+    pub(super) fn load_table_of(&mut self, zone: u32, first: Slot) -> Result<()> {
+        let geometry = self.superblock.geometry;
+        let (group, _) = geometry.split_zone(zone);
+        if !self.has_table || self.lost_groups.contains(&group) {
+            return Ok(());
+        }
         let wanted = self.slots.state().zones.group_to_load(first);
         let loaded = wanted.and_then(|group| group.map_or(Ok(()), |g| self.slots.load_group(g)));
         match loaded {
             Err(error) if error.is_loss() => {
-                let what = format!("it is unknown which slots of zone {zone} are in use: {error}");
-                self.note_defect(what);
+                let first = group * geometry.zones_per_group();
+                let last = first + geometry.zones_per_group() - 1;
+                self.report.defects.push(format!(
+                    "it is unknown which slots of zones {first} to {last} are in use: {error}"
+                ));
+                self.lost_groups.insert(group);
                 Ok(())
             }
             other => other,
