@@ -53,6 +53,11 @@ impl Zones {
         }
         let units = u64::from(geometry.units_for(PART_BYTES as u32));
         zones.held_units = used + units * zones.table_slots().count() as u64;
+        if zones.held_units > file_units {
+            let what =
+                format!("zone table: {} units in use in a file of {file_units}", zones.held_units);
+            return Err(Error::corrupted_at(root.slot.offset_bytes(), what));
+        }
         Ok(zones)
     }
 

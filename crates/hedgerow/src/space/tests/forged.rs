@@ -142,6 +142,19 @@ fn words_of_the_zone_table_that_cannot_be_open_no_space() {
     }
 }
 
+/// The report of the space subtracted them from the units of the file, and so did whoever cut it.
+#[test]
+fn a_zone_table_that_says_that_more_is_in_use_than_the_file_has_opens_no_space() {
+    let rig = small_store(&[4, 600]);
+    let (mut parts, mut root, zones) = (rig.parts.clone(), rig.durable.root, rig.file_zones());
+    let at = root.table.slot.offset_bytes();
+    let units = u64::from(zones) * u64::from(rig.geometry.units_per_zone());
+    part::set_word(parts.get_mut(&at).unwrap(), 1, u64::from(zones) << 32 | units);
+    reseal(&mut parts, &mut root, at);
+    root.table.used_units = units;
+    assert_damage(open(rig.geometry, &root, zones, &parts), "units in use in a file of");
+}
+
 /// A table over 600 groups of one zone each, of which these hold an image in their last unit. Its parts lie in zone 1.
 pub(super) fn sparse_table(groups: &[u32]) -> (Geometry, Root, Parts) {
     let geometry = Geometry::from_sizes(512, 512, 8 << 20).unwrap();
