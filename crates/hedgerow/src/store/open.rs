@@ -356,8 +356,9 @@ impl Store {
             ));
         }
         fit_blocks(&*file, geometry)?;
+        let (pair, file_bytes) = (chosen.pair, file.len_bytes()?);
         let store =
-            Store::open_checkpoint(options, file.clone(), superblock, chosen.pair, read_only)?;
+            Store::open_checkpoint(options, &file, file_bytes, superblock, pair, read_only)?;
         if !read_only {
             settle_superblocks(&*file, &chosen)?;
         }
@@ -365,25 +366,28 @@ impl Store {
     }
 
     /// Opens a checkpoint for reading, of a file whose superblock may be another one by now: somebody keeps its
-    /// slots from being written.
+    /// slots from being written. The file may be shorter by what the checkpoint does not refer to: it counts the zones of a part of
+    /// its table that was not in memory as far as they were there, and a later one can tell more exactly.
     pub(super) fn open_at(
         options: &StoreOptions,
         file: Arc<dyn File>,
         superblock: Superblock,
     ) -> Result<Store> {
-        Store::open_checkpoint(options, file, superblock, 0, true)
+        let needed = superblock.geometry.unit_offset(superblock.table.units);
+        let file_bytes = file.len_bytes()?.max(needed);
+        Store::open_checkpoint(options, &file, file_bytes, superblock, 0, true)
     }
 
     fn open_checkpoint(
         options: &StoreOptions,
-        file: Arc<dyn File>,
+        file: &Arc<dyn File>,
+        file_bytes: u64,
         superblock: Superblock,
         pair: u32,
         read_only: bool,
     ) -> Result<Store> {
         let geometry = superblock.geometry;
         let page_bytes = geometry.page_bytes() as usize;
-        let file_bytes = file.len_bytes()?;
         let mut buffer = AlignedBuffer::zeroed(part::new_bytes().len())?;
         let mut read = |slot: Slot, out: &mut PartBytes| {
             file.read_at(slot.offset_bytes(), &mut buffer)?;
@@ -399,7 +403,7 @@ impl Store {
             map: superblock.map,
             checkpoint: newest,
         };
-        let slots = Arc::new(SlotStore::new(file, page_bytes, PAGE_FORM, state));
+        let slots = Arc::new(SlotStore::new(file.clone(), page_bytes, PAGE_FORM, state));
         if superblock.incompat & superblock::EXTENTS != 0 {
             slots.expect_stored_forms();
         }

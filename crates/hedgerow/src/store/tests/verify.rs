@@ -100,3 +100,19 @@ fn a_large_value_is_checked_when_the_walk_comes_to_it() {
     let before = is_value.iter().position(|is_value| *is_value).unwrap();
     assert!(leaves > 150 && before < 60, "{before} of {leaves} pages were read before a value");
 }
+
+/// It was said to be damaged: a later checkpoint could tell more exactly what is in use, and cut the file.
+#[test]
+fn a_pinned_checkpoint_that_counts_more_than_it_refers_to_is_sound_in_a_file_that_ends_before() {
+    let (disk, store) = new_store();
+    store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
+    store.close().unwrap();
+    let file = disk.open(path(), OpenMode::ReadOnly, DirectIo::Never).unwrap();
+    let mut superblock = read_superblocks(&*file).unwrap().superblock;
+    superblock.table.units = superblock.geometry.units_in(file.len_bytes().unwrap()) + 1;
+    let view = Store::open_at(&options(), file, superblock).unwrap();
+    let wrens = view.open_keyspace("wrens").unwrap().unwrap();
+    assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
+    let findings = view.verify(|_| ControlFlow::Continue(())).unwrap().findings;
+    assert!(findings.is_empty(), "{findings:?}");
+}
