@@ -36,6 +36,8 @@ pub(in crate::space) struct ExtentSpace {
     readers: BTreeMap<Epoch, u32>,
     /// Who reads one extent, by the first units of its runs.
     read_runs: BTreeMap<u64, ReadRun>,
+    /// None of these is longer.
+    longest_read: u32,
 }
 
 /// Units that the same ones hold back. There may be as many as somebody overwrites while a snapshot lives.
@@ -225,11 +227,10 @@ impl ExtentSpace {
     fn unread(&mut self, run: Run) -> Vec<Run> {
         let end = run.unit + u64::from(run.units);
         let (mut parts, mut from) = (Vec::new(), run.unit);
-        let read = self.read_runs.range_mut(..end).rev();
-        let mut read: Vec<_> =
-            read.take_while(|(first, of)| *first + u64::from(of.units) > run.unit).collect();
-        read.reverse();
-        for (&first, of) in read {
+        // Of a snapshot that was given up there may be some that overlap: a shorter one hides none that begins before it.
+        let reach = run.unit.saturating_sub(u64::from(self.longest_read));
+        let read = self.read_runs.range_mut(reach..end);
+        for (&first, of) in read.filter(|(first, of)| **first + u64::from(of.units) > run.unit) {
             let (start, stop) = (first.max(from), (first + u64::from(of.units)).min(end));
             parts.extend((from < start).then(|| part(from, start)));
             if start < stop {
@@ -273,6 +274,7 @@ impl ExtentSpace {
             let read = self.read_runs.entry(run.unit).or_default();
             read.readers += 1;
             read.units = read.units.max(run.units);
+            self.longest_read = self.longest_read.max(run.units);
         }
     }
 
@@ -285,6 +287,9 @@ impl ExtentSpace {
             return Vec::new();
         }
         let freed = self.read_runs.remove(&run.unit).map_or(Vec::new(), |read| read.freed);
+        if self.read_runs.is_empty() {
+            self.longest_read = 0;
+        }
         // Of a snapshot that was given up one may have asked for what is another value's by now, and that one may still be read.
         freed.into_iter().flat_map(|part| self.unread(part)).collect()
     }
@@ -378,6 +383,20 @@ mod tests {
         assert_eq!(extents.take_left(u64::MAX, |_| false), Some(Vec::new()));
         assert_eq!(extents.reading_run_ends(stale), []);
         assert_eq!(extents.reading_run_ends(read), [read]);
+    }
+
+    /// The shorter one, which ends before the run that is freed, hid the longer one, which goes into it.
+    #[test]
+    fn what_somebody_reads_is_not_freed_beside_who_asked_for_less_in_the_middle() {
+        let mut extents = ExtentSpace::default();
+        let (read, stale) = (Run { unit: 90, units: 16 }, Run { unit: 95, units: 3 });
+        extents.reading_one_begins(&[read]);
+        extents.reading_one_begins(&[stale]);
+        extents.left(&runs_of(100, 10), Epoch(2));
+        let rest = Run { unit: 106, units: 4 };
+        assert_eq!(extents.take_left(u64::MAX, |_| false), Some(vec![rest]));
+        assert_eq!(extents.reading_run_ends(stale), []);
+        assert_eq!(extents.reading_run_ends(read), [Run { unit: 100, units: 6 }]);
     }
 
     /// Against the rule, unit by unit: nothing is free while somebody may read it or a pin needs it, and everything is in the end.
