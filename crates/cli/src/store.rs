@@ -1,7 +1,7 @@
 //! The engine's calls that several commands share, with words about what was being done.
 
 use crate::args::{Common, CreateArgs, LeafArgs, RangeArgs};
-use crate::escape::escape;
+use crate::escape::{Bytes, escape};
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::size::show_number_of;
@@ -177,29 +177,27 @@ pub fn close(db: Database, path: &Path, outcome: Result<(), Failure>) -> Result<
     }
 }
 
-/// The records that the arguments select. Bounds that exclude each other give an empty range.
-pub fn range(keyspace: &Keyspace, args: &RangeArgs) -> Range {
-    let key = |bytes: &Option<crate::escape::Bytes>| bytes.as_ref().map(|bytes| bytes.0.clone());
-    let (mut from, mut to) = (key(&args.from), key(&args.to));
-    if let Some(prefix) = key(&args.prefix) {
-        let end = prefix_end(&prefix);
-        from = Some(from.map_or(prefix.clone(), |from| from.max(prefix)));
-        to = match (to, end) {
-            (Some(to), Some(end)) => Some(to.min(end)),
-            (to, end) => to.or(end),
+/// The bounds that the arguments select. If they exclude each other, no key is in them.
+pub fn bounds(args: &RangeArgs) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let prefix = args.prefix.as_ref().map_or(&[][..], |prefix| prefix.0.as_slice());
+    let (mut from, mut to) = hedgerow::prefix_range(prefix);
+    if let (Bound::Included(first), Some(Bytes(key))) = (&mut from, &args.from)
+        && *key > *first
+    {
+        first.clone_from(key);
+    }
+    if let Some(Bytes(key)) = &args.to {
+        to = match to {
+            Bound::Excluded(end) if end < *key => Bound::Excluded(end),
+            _ => Bound::Excluded(key.clone()),
         };
     }
-    let lower = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
-    let upper = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    keyspace.range::<&[u8]>((lower, upper))
+    (from, to)
 }
 
-/// The first key after all that begin with `prefix`; `None` if there is none.
-fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
+/// The records that the arguments select.
+pub fn range(keyspace: &Keyspace, args: &RangeArgs) -> Range {
+    keyspace.range(bounds(args))
 }
 
 /// Visits records, or keys, until `limit`, the end, or Ctrl-C.
@@ -220,13 +218,28 @@ pub fn for_each<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::prefix_end;
+    use super::*;
 
     #[test]
-    fn the_end_of_a_prefix_is_the_next_key_that_does_not_begin_with_it() {
-        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
-        assert_eq!(prefix_end(b"a\xff\xff"), Some(b"b".to_vec()));
-        assert_eq!(prefix_end(b"\xff\xff"), None);
-        assert_eq!(prefix_end(b""), None);
+    fn of_a_prefix_and_bounds_the_narrower_ones_hold() {
+        let bytes = |text: &str| Some(Bytes(text.as_bytes().to_vec()));
+        let bounds_of = |prefix: &str, from: &str, to: &str| {
+            let [prefix, from, to] =
+                [prefix, from, to].map(|text| bytes(text).filter(|_| !text.is_empty()));
+            let (Bound::Included(from), to) = bounds(&RangeArgs { prefix, from, to }) else {
+                panic!("a range begins with a key");
+            };
+            let to = match to {
+                Bound::Excluded(to) => Some(String::from_utf8(to).unwrap()),
+                _ => None,
+            };
+            (String::from_utf8(from).unwrap(), to)
+        };
+        let to = |text: &str| Some(text.to_owned());
+        assert_eq!(bounds_of("", "", ""), (String::new(), None));
+        assert_eq!(bounds_of("", "d", "s"), ("d".to_owned(), to("s")));
+        assert_eq!(bounds_of("r", "", ""), ("r".to_owned(), to("s")));
+        assert_eq!(bounds_of("r", "d", "w"), ("r".to_owned(), to("s")));
+        assert_eq!(bounds_of("r", "ro", "rp"), ("ro".to_owned(), to("rp")));
     }
 }

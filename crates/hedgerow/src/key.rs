@@ -2,12 +2,34 @@
 //!
 //! Rank 1. Pure functions.
 
+use std::ops::Bound;
+
 /// The smallest key above all keys that begin with `prefix`; `None` if there is no such key.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < u8::MAX)?;
     let mut key = prefix[..=last].to_vec();
     key[last] += 1;
     Some(key)
+}
+
+/// The bounds of the keys that begin with `prefix`, for calls that take bounds: [`Keyspace::range`](crate::Keyspace::range),
+/// [`Keyspace::remove_range`](crate::Keyspace::remove_range), [`Keyspace::approximate_count`](crate::Keyspace::approximate_count).
+///
+/// ```
+/// # use std::ops::Bound;
+/// # let db = hedgerow::Options::new().in_memory()?;
+/// # let birds = db.keyspace("birds")?;
+/// # for name in ["robin", "rook", "wren"] { birds.put(name.as_bytes(), b"seen")?; }
+/// let (_, end) = hedgerow::prefix_range(b"r");
+/// let mut next_page = birds.range((Bound::Excluded(b"robin".to_vec()), end)).keys();
+/// assert_eq!(next_page.next().unwrap()?, b"rook");
+/// assert_eq!(birds.remove_range(hedgerow::prefix_range(b"r"))?, 2);
+/// # Ok::<(), hedgerow::Error>(())
+/// ```
+#[must_use]
+pub fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let end = after_prefix(prefix).map_or(Bound::Unbounded, Bound::Excluded);
+    (Bound::Included(prefix.to_vec()), end)
 }
 
 #[cfg(test)]
@@ -19,5 +41,15 @@ mod tests {
         assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
         assert_eq!(after_prefix(b"a\xff"), Some(b"b".to_vec()));
         assert_eq!(after_prefix(b"\xff\xff"), None);
+    }
+
+    #[test]
+    fn a_prefix_has_a_range_without_an_end_only_if_no_key_follows_it() {
+        assert_eq!(
+            prefix_range(b"a\xff"),
+            (Bound::Included(b"a\xff".to_vec()), Bound::Excluded(b"b".to_vec()))
+        );
+        assert_eq!(prefix_range(b"\xff"), (Bound::Included(b"\xff".to_vec()), Bound::Unbounded));
+        assert_eq!(prefix_range(b""), (Bound::Included(Vec::new()), Bound::Unbounded));
     }
 }

@@ -493,11 +493,10 @@ impl Keyspace {
     }
 
     /// An iterator over the records whose keys begin with `prefix`, in order, from both ends. This call reads nothing; see
-    /// [`Keyspace::range`].
+    /// [`Keyspace::range`]. For other calls [`prefix_range`](crate::prefix_range) has the bounds.
     pub fn prefix(&self, prefix: &[u8]) -> Range {
-        let above = crate::key::after_prefix(prefix);
-        let upper = above.map_or(Bound::Unbounded, Bound::Excluded);
-        Range::new(self.inner.clone(), self.tree.clone(), Bound::Included(prefix.to_vec()), upper)
+        let (lower, upper) = crate::key::prefix_range(prefix);
+        Range::new(self.inner.clone(), self.tree.clone(), lower, upper)
     }
 
     /// A cursor before the first record. It lends keys and values instead of copying each, so it is faster than [`Keyspace::range`]. This

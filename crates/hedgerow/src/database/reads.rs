@@ -85,9 +85,8 @@ pub(super) fn range<K: AsRef<[u8]>>(view: Arc<dyn View>, bounds: impl RangeBound
 }
 
 pub(super) fn prefix(view: Arc<dyn View>, prefix: &[u8]) -> Range {
-    let above = crate::key::after_prefix(prefix);
-    let upper = above.map_or(Bound::Unbounded, Bound::Excluded);
-    Range::of(view, Bound::Included(prefix.to_vec()), upper)
+    let (lower, upper) = crate::key::prefix_range(prefix);
+    Range::of(view, lower, upper)
 }
 
 pub(super) fn count(view: Arc<dyn View>) -> Result<u64> {

@@ -2,7 +2,7 @@
 //! the file when it goes.
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
-use hedgerow::{Database, ErrorKind, Options};
+use hedgerow::{Database, ErrorKind, Options, prefix_range};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -139,6 +139,30 @@ fn a_range_has_two_ends_that_meet() {
     #[allow(clippy::reversed_empty_ranges, reason = "what this is about")]
     let empty = ks.range([9u8]..[3u8]);
     assert_eq!(empty.count(), 0);
+}
+
+#[test]
+fn the_bounds_of_a_prefix_fit_every_call_that_takes_bounds() {
+    let db = options(4 << 20).in_memory().unwrap();
+    let ks = db.keyspace("bytes").unwrap();
+    for key in [&b""[..], b"q", b"r", b"r\xff", b"r\xff\xff", b"s", b"\xff", b"\xff\xff"] {
+        ks.put(key, b"").unwrap();
+    }
+    for (prefix, count) in [(&b""[..], 8), (b"r", 3), (b"r\xff", 2), (b"\xff", 2), (b"t", 0)] {
+        assert_eq!(ks.range(prefix_range(prefix)).count(), count, "{prefix:?}");
+        assert_eq!(ks.prefix(prefix).count(), count, "{prefix:?}");
+    }
+    // Of one leaf it knows the number.
+    assert_eq!(ks.approximate_count(prefix_range(b"r")).unwrap(), 3);
+    let snapshot = db.snapshot().unwrap();
+    assert_eq!(snapshot.keyspace(&ks).unwrap().range(prefix_range(b"r")).count(), 3);
+    assert_eq!(ks.remove_range(prefix_range(b"r")).unwrap(), 3);
+    assert_eq!(ks.remove_range(prefix_range(b"\xff")).unwrap(), 2);
+    assert_eq!(ks.count().unwrap(), 3);
+    // As a range, bounds that exclude each other hold nothing.
+    let (from, to) = ("s", "q");
+    assert_eq!(ks.remove_range(from..to).unwrap(), 0);
+    assert_eq!(ks.count().unwrap(), 3);
 }
 
 #[test]
