@@ -89,6 +89,12 @@
 //!
 //! Values may have up to 4 GiB. [`ValueReader`] and [`ValueWriter`] read and write them as streams.
 //!
+//! # Keys
+//!
+//! Keys are ordered byte by byte. Unsigned integers become keys by `to_be_bytes`, signed ones by `(n ^ i64::MIN).to_be_bytes()`. Of several parts
+//! those of a fixed length come first, or a text without zeros has a `\0` behind it; [`Keyspace::prefix`] finds what begins with a part, and
+//! [`prefix_range`] has the bounds of that for other calls. Values are any bytes, such as those of a serde format.
+//!
 //! # What waits
 //!
 //! A read waits for the disk if a page is not in memory. A change may also wait for room in memory or in the log.
