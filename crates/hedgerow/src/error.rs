@@ -8,6 +8,7 @@
 use crate::types::{PageId, TreeId};
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// Shorthand for results of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -378,6 +379,15 @@ impl Error {
     #[cold]
     pub(crate) fn corrupted_at(offset_bytes: u64, what: impl Into<String>) -> Error {
         Error::new(ErrorKind::Corrupted { page: None, offset_bytes: Some(offset_bytes) }, what)
+    }
+
+    /// The same error, with what failed at `path` in front, unless it names `said`, which is the same place.
+    #[cold]
+    pub(crate) fn at_path(mut self, doing: &str, path: &Path, said: &Path) -> Error {
+        if !self.0.message.contains(&said.display().to_string()) {
+            self.0.message = format!("{doing} {}: {}", path.display(), self.0.message);
+        }
+        self
     }
 
     /// What went wrong, for programs to match on.

@@ -126,7 +126,7 @@ pub(super) fn refuse_what_is_there(disk: &dyn Disk, path: &Path) -> Result<()> {
     };
     if disk.exists(path)? {
         if let Ok(file) = disk.open(path, OpenMode::ReadOnly, DirectIo::Never) {
-            lock(&*file, true)?;
+            lock(&*file, true).map_err(|error| error.at_path("cannot write", path, path))?;
         }
         return exists(path);
     }

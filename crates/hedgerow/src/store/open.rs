@@ -66,7 +66,7 @@ pub(super) fn check_page(image: &[u8]) -> std::result::Result<(), String> {
 }
 
 impl Store {
-    /// Opens or makes the store at `path`. Errors: see [`crate::Options::open`].
+    /// Opens or makes the store at `path`. Errors: see [`crate::Options::open`]; each names the path.
     pub fn open(
         options: &StoreOptions,
         disk: &dyn Disk,
@@ -75,7 +75,7 @@ impl Store {
     ) -> Result<Store> {
         options.check()?;
         let started = Started::now();
-        let path = &disk.locate(path);
+        let (given, path) = (path, &disk.locate(path));
         for attempt in 1.. {
             match Store::try_open(options, disk, path, how) {
                 // What was not there is there now, or the other way round.
@@ -99,7 +99,10 @@ impl Store {
                     events::opened(path, store.page_bytes(), limit, read_only, started);
                     return Ok(store);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let doing = if how == OpenHow::New { "cannot create" } else { "cannot open" };
+                    return Err(error.at_path(doing, given, path));
+                }
             }
         }
         unreachable!("the attempts end with a store or an error")

@@ -225,6 +225,38 @@ fn a_second_open_is_refused_and_names_the_holder() {
     options(1 << 20).open(&path).unwrap().close().unwrap();
 }
 
+/// A program with many stores was told that one is open elsewhere, or is none, and not which.
+#[test]
+fn an_error_of_opening_names_the_path_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let options = options(1 << 20);
+    std::fs::write(path("text"), "no store".repeat(10_000)).unwrap();
+    options.create(path("closed")).unwrap().close().unwrap();
+    let _held = options.create(path("held")).unwrap();
+    let other_pages = options.clone().page_bytes(8192);
+    let holder_pid = cfg!(target_os = "linux").then(std::process::id);
+    let locked = ErrorKind::Locked { holder_pid };
+    for (name, kind, opened) in [
+        ("text", ErrorKind::NotAStore, options.open(path("text"))),
+        ("text", ErrorKind::NotAStore, options.open_read_only(path("text"))),
+        ("held", locked, options.open_or_create(path("held"))),
+        ("closed", ErrorKind::InvalidOption, other_pages.open(path("closed"))),
+        ("missing", ErrorKind::FileNotFound, options.open(path("missing"))),
+        ("closed", ErrorKind::FileExists, options.create(path("closed"))),
+    ] {
+        let error = opened.unwrap_err();
+        assert_eq!(error.kind(), kind);
+        let (text, path) = (error.to_string(), path(name).display().to_string());
+        assert!(text.starts_with("cannot "), "{text}");
+        assert_eq!(text.matches(&path).count(), 1, "{text}");
+    }
+    let to = path("held");
+    let error = options.restore(path("closed"), &to, |_| ControlFlow::Continue(())).unwrap_err();
+    assert_eq!(error.kind(), locked);
+    assert!(error.to_string().contains(&*to.display().to_string()), "{error}");
+}
+
 #[test]
 fn a_database_that_is_open_for_reading_refuses_changes() {
     let dir = tempfile::tempdir().unwrap();
