@@ -390,6 +390,11 @@ impl Error {
         self
     }
 
+    /// The sentence of it alone, for who says beside it where the damage is.
+    pub(crate) fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// What went wrong, for programs to match on.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -469,14 +474,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
         match &self.0.kind {
-            ErrorKind::Corrupted { page, offset_bytes } => {
-                if let Some(page) = page {
-                    write!(f, " ({page})")?;
-                }
-                if let Some(offset) = offset_bytes {
-                    write!(f, " (at byte {offset})")?;
-                }
-            }
+            ErrorKind::Corrupted { page, offset_bytes } => match (page, offset_bytes) {
+                (Some(page), Some(offset)) => write!(f, " ({page}, at byte {offset})")?,
+                (Some(page), None) => write!(f, " ({page})")?,
+                (None, Some(offset)) => write!(f, " (at byte {offset})")?,
+                (None, None) => {}
+            },
             ErrorKind::Locked { holder_pid: Some(pid) } => write!(f, " (held by process {pid})")?,
             _ => {}
         }
@@ -626,6 +629,19 @@ mod tests {
         assert_eq!(error.os_error(), Some(5));
         let behind = io::Error::other(Error::new(ErrorKind::Closed, "closed"));
         assert!(Error::io("cannot read", behind).source().is_none());
+    }
+
+    #[test]
+    fn the_place_of_damage_is_said_in_one_bracket() {
+        let at = |page, offset_bytes| {
+            let kind = ErrorKind::Corrupted { page, offset_bytes };
+            Error::new(kind, "its checksum is wrong").to_string()
+        };
+        let page = Some(PageId(27));
+        assert_eq!(at(page, Some(4096)), "its checksum is wrong (page 27, at byte 4096)");
+        assert_eq!(at(page, None), "its checksum is wrong (page 27)");
+        assert_eq!(at(None, Some(4096)), "its checksum is wrong (at byte 4096)");
+        assert_eq!(at(None, None), "its checksum is wrong");
     }
 
     #[test]

@@ -32,6 +32,11 @@ fn damage_is_exit_code_4_and_named() {
     let copy = scratch.file("damaged.hrow", &damaged);
     let done = run(&["verify", &copy]).code(4).stderr_has("found");
     assert!(done.text().contains("page"), "{}", done.text());
+    // Each place once: behind what is wrong it stood a second time.
+    for line in done.text().lines().filter(|line| line.contains("checksum")) {
+        assert!(line.ends_with(": its checksum is wrong"), "{line}");
+        assert!(line.matches("page ").count() <= 1 || line.contains("cannot be read"), "{line}");
+    }
     let json = run(&["verify", &copy, "--format", "json"]).code(4).json();
     assert_eq!(json["sound"], false);
     assert_ne!(json["defects"], serde_json::json!([]));

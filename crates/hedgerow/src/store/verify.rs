@@ -131,7 +131,7 @@ impl VerifyReport {
     pub(super) fn take(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
         match error.kind() {
             ErrorKind::Corrupted { page: named, offset_bytes } => {
-                self.add(named.or(page), offset_bytes, error.to_string());
+                self.add(named.or(page), offset_bytes, error.message());
                 Ok(())
             }
             _ => Err(error),
@@ -289,10 +289,10 @@ impl Shared {
                 Ok(())
             }
             Err(error) if matches!(error.kind(), ErrorKind::Io) => Err(error),
-            Err(error) => {
-                report.add(None, Some(0), error.to_string());
+            Err(error) => report.take(error, None).or_else(|error| {
+                report.add(None, Some(0), error.message());
                 Ok(())
-            }
+            }),
         }
     }
 

@@ -119,7 +119,7 @@ impl<P: Pages> Tree<P> {
                     return Err(error);
                 }
                 // The walk asks again at the next page that it shows.
-                let defect = TreeDefect::Unreadable(error.to_string());
+                let defect = TreeDefect::Unreadable(error.message().to_owned());
                 let _ = (report.borrow_mut())(id, &[defect]);
                 Ok(())
             },
