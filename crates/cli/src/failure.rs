@@ -111,6 +111,10 @@ fn hint(error: &Error) -> &'static str {
         ErrorKind::LogMissing => {
             "; put the log back, or salvage the store without it: hedgerow repair"
         }
+        ErrorKind::Corrupted { .. } => {
+            "; list the damage with `hedgerow verify`, then restore a backup or run `hedgerow repair`"
+        }
+        ErrorKind::NotClosed => " and close it; `hedgerow compact` does both",
         _ => "",
     }
 }

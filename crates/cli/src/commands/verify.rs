@@ -79,7 +79,8 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
     let db = match store::open_read_only(common, &args.store) {
         Ok(db) => db,
         Err(Failure::Engine(doing, error)) if is_damage(error.kind()) => {
-            let defects = vec![format!("{doing}: {error}")];
+            let said = if doing.is_empty() { doing } else { doing + ": " };
+            let defects = vec![format!("{said}{error}")];
             return Ok(Findings {
                 pages: 0,
                 keyspaces: 0,

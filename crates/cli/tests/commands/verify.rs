@@ -41,7 +41,24 @@ fn damage_is_exit_code_4_and_named() {
     assert_eq!(json["sound"], false);
     assert_ne!(json["defects"], serde_json::json!([]));
     // The damage is never given out as data.
-    run(&["get", &copy, "key 02500"]).code(4).stdout("").stderr_has("page");
+    let next =
+        "; list the damage with `hedgerow verify`, then restore a backup or run `hedgerow repair`";
+    let done = run(&["get", &copy, "key 02500"]).code(4).stdout("").stderr_has("page");
+    assert_eq!(done.stderr_has(next).stderr().matches("at byte").count(), 1);
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_for_damage_is_one_defect_with_its_path() {
+    let (scratch, store) = loaded("verify-superblocks");
+    let mut damaged = fs::read(&store).unwrap();
+    // Behind the magic of each block of a superblock.
+    for block in damaged[..64 << 10].chunks_mut(16 << 10) {
+        block[64..128].fill(0xff);
+    }
+    let copy = scratch.file("damaged.hrow", &damaged);
+    let done = run(&["verify", &copy]).code(4).stderr_has("1 defect found");
+    assert!(done.text().starts_with(&format!("cannot open {copy}: ")), "{}", done.text());
+    assert_eq!(done.text().matches("hedgerow verify").count(), 0, "{}", done.text());
 }
 
 #[test]
