@@ -4,6 +4,7 @@ use crate::args::{Common, LeafArgs};
 use crate::failure::Failure;
 use crate::store;
 use clap::Args;
+use hedgerow::Database;
 use std::path::PathBuf;
 
 /// Arguments of `rename`.
@@ -24,9 +25,19 @@ pub struct RenameArgs {
 pub fn run(common: &Common, args: &RenameArgs) -> Result<(), Failure> {
     let path = &args.store;
     let db = store::open(common, LeafArgs::default(), path)?;
-    let renamed = match args.swap {
-        true => db.swap_keyspaces(&args.from, &args.to),
-        false => db.rename_keyspace(&args.from, &args.to),
+    let renamed = rename(&db, args);
+    store::close(db, path, renamed)
+}
+
+fn rename(db: &Database, args: &RenameArgs) -> Result<(), Failure> {
+    let RenameArgs { store: path, from, to, swap } = args;
+    store::keyspace_named(db, from, path)?;
+    let renamed = match swap {
+        true => {
+            store::keyspace_named(db, to, path)?;
+            db.swap_keyspaces(from, to)
+        }
+        false => db.rename_keyspace(from, to),
     };
-    store::close(db, path, renamed.map_err(store::failed("rename keyspaces of", path)))
+    renamed.map_err(store::failed("rename keyspaces of", path))
 }

@@ -16,10 +16,14 @@ fn a_keyspace_gets_another_name_or_that_of_another() {
     run(&["get", &store, "who", "--keyspace", "wrens"]).code(0).stdout("robins\n");
     run(&["rename", &store, "terns", "wrens"])
         .code(1)
-        .stderr_has("there is a keyspace of that name already");
-    run(&["rename", &store, "gulls", "terns", "--swap"])
-        .code(1)
-        .stderr_has("there is no keyspace \"gulls\"");
+        .stderr_has("there is a keyspace `wrens` already");
+    for args in
+        [&["gulls", "terns"][..], &["gulls", "terns", "--swap"], &["terns", "gulls", "--swap"]]
+    {
+        run(&[&["rename", &store], args].concat())
+            .code(1)
+            .stderr_has("has no keyspace `gulls`; its keyspaces: `terns`, `wrens`");
+    }
     run(&["rename", &store, "terns", ""]).code(2).stderr_has("1 to 255 bytes");
     run(&["rename", &store, "terns", "x", "--keyspace", "y"]).code(2).stderr_has("whole stores");
     run(&["rename", &store, "terns"]).code(2);

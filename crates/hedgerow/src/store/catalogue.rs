@@ -291,7 +291,7 @@ impl Catalogue {
             None => Ok(()),
             Some(ends) if ends.state == State::Dropping => self.make_way(name, ends),
             Some(_) => {
-                let what = "there is a keyspace of that name already";
+                let what = format!("there is a keyspace `{}` already", name.escape_debug());
                 Err(Error::new(ErrorKind::KeyspaceExists, what))
             }
         }

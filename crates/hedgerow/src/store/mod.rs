@@ -201,7 +201,7 @@ impl Store {
                 return Ok(tree);
             }
             if self.shared.read_only {
-                let what = "there is no keyspace of that name";
+                let what = format!("there is no keyspace `{}`", name.escape_debug());
                 return Err(Error::new(ErrorKind::KeyspaceNotFound, what));
             }
             match self.create_keyspace(name) {

@@ -87,6 +87,14 @@ fn a_name_that_is_taken_missing_or_impossible_is_refused_and_nothing_has_changed
         }
         assert_eq!(contents(&db).unwrap(), before);
     }
+    for (done, words) in [
+        (db.rename_keyspace("robins", "wrens"), "there is a keyspace `wrens` already"),
+        (db.create_keyspace("wrens").map(drop), "there is a keyspace `wrens` already"),
+        (db.rename_keyspace("terns", "gulls"), "there is no keyspace `terns`"),
+        (db.swap_keyspaces("robins", "gu\nlls"), "there is no keyspace `gu\\nlls`"),
+    ] {
+        assert_eq!(done.unwrap_err().to_string(), words);
+    }
     let again = db.clone();
     db.close().unwrap();
     assert_eq!(again.rename_keyspace("robins", "terns").unwrap_err().kind(), ErrorKind::Closed);

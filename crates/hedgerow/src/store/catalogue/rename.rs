@@ -61,7 +61,7 @@ impl Catalogue {
     fn expect(&self, name: &str) -> Result<Record> {
         let record = self.find(name)?.filter(|record| record.state != State::Dropping);
         record.ok_or_else(|| {
-            let what = format!("there is no keyspace {name:?}");
+            let what = format!("there is no keyspace `{}`", name.escape_debug());
             Error::new(ErrorKind::KeyspaceNotFound, what)
         })
     }
