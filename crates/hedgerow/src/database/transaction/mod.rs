@@ -45,11 +45,11 @@ use writes::Writes;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// As if all transactions had run one after the other, in the order of their commits. What a transaction has read, gaps between records and ends of
+    /// As if all transactions, batches and single changes had come one after the other, in the order of their commits. What a transaction has read, gaps between records and ends of
     /// ranges included, must be unchanged at its commit. A transaction that changes nothing takes its place at its snapshot; its commit compares nothing.
     #[default]
     Serializable,
-    /// All reads are of one moment, and no other transaction has changed since then what this one changes or has read with
+    /// All reads are of one moment, and nobody else (a transaction, a batch or a single change) has changed since then what this one changes or has read with
     /// [`TransactionKeyspace::get_for_update`]. Other reads are not looked at again: two transactions may each read what the other one changes (write
     /// skew).
     Snapshot,
