@@ -619,8 +619,8 @@ impl Keyspace {
         })
     }
 
-    /// Walks the whole tree and returns its height, its pages by level, their fill, its number of records, and the bytes of its
-    /// values by where they are. Reads every page, and no value that is not in a leaf.
+    /// Reads every page of the keyspace: not for a metrics loop, which [`Database::stats`](crate::Database::stats) is for. Returns the height
+    /// of the tree, its pages by level, their fill, its number of records, and the bytes of its values by where they are. Reads no value that is not in a leaf.
     ///
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads).
