@@ -650,7 +650,7 @@ impl Keyspace {
         self.tree.show_pages(&mut show)
     }
 
-    /// The longest key, in bytes: 65,536.
+    /// The longest key, in bytes: 65,536. In memory, pages below 2 KiB take shorter ones.
     #[must_use]
     pub fn max_key_bytes(&self) -> usize {
         long::MAX_KEY_BYTES
