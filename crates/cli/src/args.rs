@@ -9,8 +9,8 @@ use hedgerow::{LeafLayout, LeafPolicy};
 /// Options that every command takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Keyspace to work on [default: `default`. Commands that read or delete take the only keyspace if there is just one. `dump`,
-    /// and `load` of a dump, take all]
+    /// Keyspace to work on [default: `default` if there is one, else the only keyspace. `put` and `load` create `default` in a store that
+    /// has none. `dump`, and `load` of a dump, take all]
     #[arg(long, global = true, value_name = "NAME")]
     pub keyspace: Option<String>,
     /// Memory limit of the store, such as 64MiB or 2GB [default: a quarter of the memory of the machine, of the cgroup, or of
@@ -25,12 +25,8 @@ pub struct Common {
     pub verbose: bool,
 }
 
-impl Common {
-    /// The keyspace to work on, for commands that may create it.
-    pub fn keyspace(&self) -> &str {
-        self.keyspace.as_deref().unwrap_or("default")
-    }
-}
+/// The keyspace that is worked on where nobody says another one, and there is not another one alone.
+pub const DEFAULT_KEYSPACE: &str = "default";
 
 /// How data is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,6 @@
 //! The engine's calls that several commands share, with words about what was being done.
 
-use crate::args::{Common, CreateArgs, LeafArgs, RangeArgs};
+use crate::args::{Common, CreateArgs, DEFAULT_KEYSPACE, LeafArgs, RangeArgs};
 use crate::escape::{Bytes, escape};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -103,40 +103,55 @@ pub fn create(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database
     writing(common, leaves).create(path).map_err(failed("create", path))
 }
 
-/// The keyspace of the arguments, which must exist; if they name none, and there is no `default`, the only one.
-pub fn keyspace(db: &Database, common: &Common, path: &Path) -> Result<Keyspace, Failure> {
-    if common.keyspace.is_none()
-        && let [only] = &db.keyspaces().map_err(failed("read", path))?[..]
-    {
-        return keyspace_named(db, only, path);
+/// The name of the keyspace to work on, for every command alike: that of the arguments, else `default` if there is one, else the only
+/// keyspace, else `default` still if there is none at all.
+fn chosen(db: &Database, common: &Common, path: &Path) -> Result<String, Failure> {
+    let names = match &common.keyspace {
+        Some(name) => return Ok(name.clone()),
+        None => db.keyspaces().map_err(failed("read", path))?,
+    };
+    if let [only] = &names[..] {
+        return Ok(only.clone());
     }
-    keyspace_named(db, common.keyspace(), path)
+    if names.is_empty() || names.iter().any(|name| name == DEFAULT_KEYSPACE) {
+        return Ok(DEFAULT_KEYSPACE.to_owned());
+    }
+    let (path, names) = (path.display(), listed(&names));
+    Err(Failure::Other(format!(
+        "{path} has the keyspaces {names} and no `{DEFAULT_KEYSPACE}`; choose one with --keyspace NAME"
+    )))
+}
+
+/// Names of keyspaces, in words.
+fn listed(names: &[String]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("`{}`", escape(name.as_bytes()))).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The keyspace to work on, which must exist.
+pub fn keyspace(db: &Database, common: &Common, path: &Path) -> Result<Keyspace, Failure> {
+    keyspace_named(db, &chosen(db, common, path)?, path)
 }
 
 /// The keyspace of this name, which must exist.
 pub fn keyspace_named(db: &Database, name: &str, path: &Path) -> Result<Keyspace, Failure> {
     let found = db.open_keyspace(name).map_err(failed("read", path))?;
     found.ok_or_else(|| {
-        let names = db.keyspaces().unwrap_or_default();
-        let names =
-            names.iter().map(|name| escape(name.as_bytes())).collect::<Vec<_>>().join("`, `");
-        let there = if names.is_empty() { "none".to_owned() } else { format!("`{names}`") };
-        let path = path.display();
-        Failure::Other(format!(
-            "{path} has no keyspace `{}`; its keyspaces: {there} (choose with --keyspace NAME)",
-            escape(name.as_bytes())
-        ))
+        let names = listed(&db.keyspaces().unwrap_or_default());
+        let (path, name) = (path.display(), escape(name.as_bytes()));
+        Failure::Other(format!("{path} has no keyspace `{name}`; its keyspaces: {names}"))
     })
 }
 
-/// Lets a command write to the keyspace of this name, which is created if there is none. If the command fails before it has written
+/// Lets a command write to the keyspace to work on, which is created if there is none. If the command fails before it has written
 /// a record, a keyspace that was created for it goes again.
 pub fn write_to(
     db: &Database,
-    name: &str,
+    common: &Common,
     path: &Path,
     write: impl FnOnce(&Keyspace) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    let name = &chosen(db, common, path)?;
     let cannot = || failed("write to", path);
     let was_there = db.open_keyspace(name).map_err(cannot())?.is_some();
     let keyspace = db.keyspace(name).map_err(cannot())?;

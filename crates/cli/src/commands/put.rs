@@ -49,7 +49,7 @@ enum Source {
 pub fn run(common: &Common, args: &PutArgs) -> Result<(), Failure> {
     let source = source(args)?;
     let db = store::open_or_create(common, args.leaves, args.created, &args.store)?;
-    let written = store::write_to(&db, common.keyspace(), &args.store, |keyspace| {
+    let written = store::write_to(&db, common, &args.store, |keyspace| {
         put(keyspace, &args.key.0, source).map_err(store::failed("write to", &args.store))
     });
     store::close(db, &args.store, written)

@@ -203,8 +203,22 @@ fn who_names_no_keyspace_gets_the_only_one_or_hears_which_there_are() {
     let stat = run(&["stat", &store, "--format", "json"]).code(0).json();
     assert_eq!(stat["keyspace"], "birds");
     run(&["put", &store, "newt", "Triturus", "--keyspace", "amphibians"]).code(0);
-    let which = "has no keyspace `default`; its keyspaces: `amphibians`, `birds` (choose with --keyspace NAME)";
-    run(&["get", &store, "wren"]).code(1).stdout("").stderr_has(which);
+    let which =
+        "has the keyspaces `amphibians`, `birds` and no `default`; choose one with --keyspace NAME";
+    let file = scratch.file("lines.txt", "robin\tErithacus\n");
+    for args in [
+        &["get", &store, "wren"][..],
+        &["put", &store, "robin", "Erithacus"],
+        &["load", &store, &file],
+        &["del", &store, "wren"],
+        &["scan", &store],
+    ] {
+        run(args).code(1).stdout("").stderr_has(which);
+    }
+    run(&["keyspaces", &store]).code(0).stdout("amphibians\nbirds\n");
+    run(&["get", &store, "wren", "--keyspace", "reptiles"])
+        .code(1)
+        .stderr_has("has no keyspace `reptiles`; its keyspaces: `amphibians`, `birds`\n");
     run(&["get", &store, "wren", "--keyspace", "birds"]).code(0).stdout("Troglodytes\n");
     // What knows nothing of keyspaces does not take one and do everything.
     let copy = scratch.path("copy.hrow");
@@ -213,6 +227,28 @@ fn who_names_no_keyspace_gets_the_only_one_or_hears_which_there_are() {
         run(&args).code(2).stdout("").stderr_has("does not take --keyspace");
         assert!(!std::path::Path::new(&copy).exists());
     }
+}
+
+/// A put made `default` beside the only keyspace, and the same get as before found nothing any more.
+#[test]
+fn who_names_no_keyspace_writes_to_the_one_that_is_read() {
+    let scratch = Scratch::new("same-keyspace");
+    let store = scratch.store();
+    run(&["put", &store, "wren", "Troglodytes", "--keyspace", "birds"]).code(0);
+    run(&["put", &store, "finch", "Fringilla"]).code(0);
+    run(&["load", &store, &scratch.file("lines.txt", "robin\tErithacus\n")]).code(0);
+    run(&["keyspaces", &store]).code(0).stdout("birds\n");
+    run(&["scan", &store, "--keys-only"]).code(0).stdout("finch\nrobin\nwren\n");
+    run(&["get", &store, "wren"]).code(0).stdout("Troglodytes\n");
+    run(&["put", &store, "newt", "Triturus", "--keyspace", "default"]).code(0);
+    // There is a `default` now, by the user's own word.
+    run(&["put", &store, "toad", "Bufo"]).code(0);
+    run(&["scan", &store, "--keys-only"]).code(0).stdout("newt\ntoad\n");
+    run(&["drop", &store, "default"]).code(0);
+    run(&["drop", &store, "birds"]).code(0);
+    run(&["get", &store, "wren"]).code(1).stderr_has("its keyspaces: none");
+    run(&["put", &store, "wren", "Troglodytes"]).code(0);
+    run(&["keyspaces", &store]).code(0).stdout("default\n");
 }
 
 /// Runs words of the shell with the tool as `$0`; its exit code and what it wrote to standard error.

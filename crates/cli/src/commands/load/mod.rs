@@ -94,7 +94,7 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
         })
     } else {
         let threads = args.threads.map_or_else(default_threads, usize::from);
-        store::write_to(&db, common.keyspace(), &args.store, |keyspace| {
+        store::write_to(&db, common, &args.store, |keyspace| {
             load(keyspace, reading, args.escaped, threads, &mut written)
         })
     };

@@ -13,7 +13,7 @@ mod steps;
 mod values;
 
 use super::backup::go_on;
-use crate::args::{Common, LeafArgs};
+use crate::args::{Common, DEFAULT_KEYSPACE, LeafArgs};
 use crate::commands::load::default_threads;
 use crate::failure::Failure;
 use crate::size::{show_bytes, show_count};
@@ -184,7 +184,8 @@ fn work(
     path: &Path,
     report: &mut Report,
 ) -> Result<LeafTable, Failure> {
-    let keyspace = db.keyspace(common.keyspace()).map_err(store::failed("write to", path))?;
+    let name = common.keyspace.as_deref().unwrap_or(DEFAULT_KEYSPACE);
+    let keyspace = db.keyspace(name).map_err(store::failed("write to", path))?;
     let context = Context { keyspace: &keyspace, records, threads };
     report.step("load", || with(steps::load(&context), "real keys in random order"))?;
     let mut leaves = None;
