@@ -122,6 +122,19 @@ fn chosen(db: &Database, common: &Common, path: &Path) -> Result<String, Failure
     )))
 }
 
+/// The keyspace to work on, for a command that shows the others, too: of several without `default` the first. `None`: there is no
+/// keyspace.
+pub fn keyspace_or_first(
+    db: &Database,
+    common: &Common,
+    path: &Path,
+) -> Result<Option<Keyspace>, Failure> {
+    let names = db.keyspaces().map_err(failed("read", path))?;
+    let is_default = |name: &&String| *name == DEFAULT_KEYSPACE;
+    let name = common.keyspace.as_ref().or(names.iter().find(is_default)).or(names.first());
+    name.map(|name| keyspace_named(db, name, path)).transpose()
+}
+
 /// Names of keyspaces, in words.
 fn listed(names: &[String]) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("`{}`", escape(name.as_bytes()))).collect();

@@ -1,6 +1,7 @@
 //! `hedgerow stat STORE`: shape and fill of a keyspace, space of the file, use of memory.
 //!
-//! Reads every page of the keyspace; of the others, too, to count their leaves by layout and their values by form. The names of the JSON fields are stable; new ones may come.
+//! Of several keyspaces it shows `default` in full, or the first, unless `--keyspace` names one; of a store without keyspaces file and memory
+//! alone. Reads every page of the keyspace; of the others, too, to count their leaves by layout and their values by form. The names of the JSON fields are stable; new ones may come.
 
 use crate::args::{Common, Format};
 use crate::failure::Failure;
@@ -8,7 +9,9 @@ use crate::output::Out;
 use crate::size::{show_bytes, show_count};
 use crate::{escape, layouts, store};
 use clap::Args;
-use hedgerow::{LevelStats, MemoryStats, SpaceReport, Stats, TreeStats, ValueStats};
+use hedgerow::{
+    Database, Keyspace, LevelStats, MemoryStats, SpaceReport, Stats, TreeStats, ValueStats,
+};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 
@@ -24,49 +27,62 @@ const BAR_CHARS: u64 = 40;
 
 /// What one run gathers.
 struct Figures {
-    keyspace: String,
     keyspaces: Vec<String>,
-    tree: TreeStats,
-    /// All keyspaces by name, this one too.
+    /// `None`: the store has no keyspace.
+    walked: Option<Walked>,
+    /// All keyspaces by name, that one too.
     trees: Vec<(String, TreeStats)>,
     space: SpaceReport,
     stats: Stats,
-    /// Pages of the keyspace that the walk found in memory.
+}
+
+/// The keyspace that is shown in full.
+struct Walked {
+    keyspace: String,
+    tree: TreeStats,
+    /// Its pages that the walk found in memory.
     hits: u64,
 }
 
 /// Walks the keyspace and prints what it found.
 pub fn run(common: &Common, args: &StatArgs) -> Result<(), Failure> {
     let db = store::open_read_only(common, &args.store)?;
-    let keyspace = store::keyspace(&db, common, &args.store)?;
-    let gather = || {
-        let keyspaces = db.keyspaces()?;
-        let read_before = db.stats()?.pool.faults;
-        let tree = keyspace.stats()?;
-        // After the walk, so that it tells what the walk has read.
-        let stats = db.stats()?;
-        // A page that was evicted before the walk came to it was read twice.
-        let hits = tree.pages().saturating_sub(stats.pool.faults - read_before);
-        let keyspace = keyspace.name().to_owned();
-        let space = db.space_report()?;
-        let mut trees = Vec::with_capacity(keyspaces.len());
-        for name in &keyspaces {
-            if *name == keyspace {
-                trees.push((name.clone(), tree.clone()));
-            } else if let Some(other) = db.open_keyspace(name)? {
-                trees.push((name.clone(), other.stats()?));
-            }
-        }
-        Ok(Figures { keyspace, keyspaces, tree, trees, space, stats, hits })
-    };
-    let figures: hedgerow::Result<Figures> = gather();
-    let figures = figures.map_err(store::failed("read", &args.store))?;
+    let keyspace = store::keyspace_or_first(&db, common, &args.store)?;
+    let figures = gather(&db, keyspace.as_ref()).map_err(store::failed("read", &args.store))?;
     let mut out = Out::new();
     match common.format {
         Format::Human => print(&mut out, &figures)?,
         Format::Json => out.json(&as_json(&figures))?,
     }
     out.finish()
+}
+
+fn gather(db: &Database, keyspace: Option<&Keyspace>) -> hedgerow::Result<Figures> {
+    let keyspaces = db.keyspaces()?;
+    let read_before = db.stats()?.pool.faults;
+    let tree = keyspace.map(Keyspace::stats).transpose()?;
+    // After the walk, so that it tells what the walk has read.
+    let stats = db.stats()?;
+    let walked = keyspace.zip(tree).map(|(keyspace, tree)| {
+        // A page that was evicted before the walk came to it was read twice.
+        let hits = tree.pages().saturating_sub(stats.pool.faults - read_before);
+        Walked { keyspace: keyspace.name().to_owned(), tree, hits }
+    });
+    let space = db.space_report()?;
+    let mut trees = Vec::with_capacity(keyspaces.len());
+    for name in &keyspaces {
+        match &walked {
+            Some(walked) if walked.keyspace == *name => {
+                trees.push((name.clone(), walked.tree.clone()));
+            }
+            _ => {
+                if let Some(other) = db.open_keyspace(name)? {
+                    trees.push((name.clone(), other.stats()?));
+                }
+            }
+        }
+    }
+    Ok(Figures { keyspaces, walked, trees, space, stats })
 }
 
 /// What the pages of a level are.
@@ -115,7 +131,34 @@ fn shown(name: &str) -> String {
 }
 
 fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
-    let Figures { keyspace, keyspaces, tree, trees, space, stats, hits } = figures;
+    let Figures { walked, space, stats, .. } = figures;
+    match walked {
+        Some(walked) => print_tree(out, figures, walked)?,
+        None => out.line("keyspace   none")?,
+    }
+    out.line(&format!("\nfile       {}", show_bytes(space.file_bytes)))?;
+    for (purpose, bytes) in space_rows(space) {
+        out.line(&format!("  {purpose:<15} {:>12}", show_bytes(bytes)))?;
+    }
+    let memory = &stats.memory;
+    let (kept, limit) = (show_bytes(memory.kept_bytes()), show_bytes(memory.limit_bytes));
+    out.line("\nmemory                  in use    set aside")?;
+    for (purpose, used, bytes) in memory_rows(memory) {
+        let used = used.map_or_else(String::new, show_bytes);
+        out.line(&format!("  {purpose:<15} {used:>12} {:>12}", show_bytes(bytes)))?;
+    }
+    out.line(&format!("  {:<15} {:>12} {kept:>12} of at most {limit}", "all", ""))?;
+    let Some(Walked { tree, hits, .. }) = walked else { return Ok(()) };
+    let (faults, evictions) = (show_count(stats.pool.faults), show_count(stats.pool.evictions));
+    let (pages, hits) = (show_count(tree.pages()), show_count(*hits));
+    out.line(&format!(
+        "\ncache      {hits} of {pages} pages were in memory; {faults} pages read, {evictions} evicted"
+    ))
+}
+
+fn print_tree(out: &mut Out, figures: &Figures, walked: &Walked) -> Result<(), Failure> {
+    let Figures { keyspaces, trees, stats, .. } = figures;
+    let Walked { keyspace, tree, .. } = walked;
     let names = keyspaces.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
     out.line(&format!("keyspace   {} (of {}: {names})", shown(keyspace), keyspaces.len()))?;
     out.line(&format!("keys       {}", show_count(tree.records())))?;
@@ -139,25 +182,7 @@ fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
         print_histogram(out, leaves)?;
     }
     print_layouts(out, trees)?;
-    print_values(out, trees)?;
-
-    out.line(&format!("\nfile       {}", show_bytes(space.file_bytes)))?;
-    for (purpose, bytes) in space_rows(space) {
-        out.line(&format!("  {purpose:<15} {:>12}", show_bytes(bytes)))?;
-    }
-    let memory = &stats.memory;
-    let (kept, limit) = (show_bytes(memory.kept_bytes()), show_bytes(memory.limit_bytes));
-    out.line("\nmemory                  in use    set aside")?;
-    for (purpose, used, bytes) in memory_rows(memory) {
-        let used = used.map_or_else(String::new, show_bytes);
-        out.line(&format!("  {purpose:<15} {used:>12} {:>12}", show_bytes(bytes)))?;
-    }
-    out.line(&format!("  {:<15} {:>12} {kept:>12} of at most {limit}", "all", ""))?;
-    let (faults, evictions) = (show_count(stats.pool.faults), show_count(stats.pool.evictions));
-    let (pages, hits) = (show_count(tree.pages()), show_count(*hits));
-    out.line(&format!(
-        "\ncache      {hits} of {pages} pages were in memory; {faults} pages read, {evictions} evicted"
-    ))
+    print_values(out, trees)
 }
 
 fn print_histogram(out: &mut Out, leaves: &LevelStats) -> Result<(), Failure> {
@@ -212,6 +237,33 @@ fn print_values(out: &mut Out, trees: &[(String, TreeStats)]) -> Result<(), Fail
     Ok(())
 }
 
+fn space_json(space: &SpaceReport) -> Json {
+    json!({
+        "file_bytes": space.file_bytes,
+        "header_bytes": space.header_bytes,
+        "used_bytes": space.used_bytes,
+        "free_bytes": space.free_bytes,
+        "quarantined_bytes": space.quarantined_bytes,
+        "being_returned_bytes": space.out_bytes,
+        "hole_bytes": space.hole_bytes,
+    })
+}
+
+fn memory_json(memory: &MemoryStats) -> Json {
+    json!({
+        "limit_bytes": memory.limit_bytes,
+        "kept_bytes": memory.kept_bytes(),
+        "frames_bytes": memory.frames_bytes,
+        "free_frames_bytes": memory.free_frames_bytes,
+        "frame_overhead_bytes": memory.frame_overhead_bytes,
+        "table_bytes": memory.table_bytes,
+        "write_buffer_bytes": memory.write_buffer_bytes,
+        "delta_bytes": memory.delta_bytes,
+        "log_bytes": memory.log_bytes,
+        "space_bytes": memory.space_bytes,
+    })
+}
+
 fn values_json(values: &ValueStats) -> Json {
     json!({
         "in_leaves": { "values": values.in_leaves, "bytes": values.in_leaves_bytes },
@@ -225,7 +277,17 @@ fn values_json(values: &ValueStats) -> Json {
 }
 
 fn as_json(figures: &Figures) -> Json {
-    let Figures { keyspace, keyspaces, tree, trees, space, stats, hits } = figures;
+    let Figures { keyspaces, walked, trees, space, stats } = figures;
+    let (space, memory) = (space_json(space), memory_json(&stats.memory));
+    let Some(Walked { keyspace, tree, hits }) = walked else {
+        return json!({
+            "keyspace": null,
+            "keyspaces": keyspaces,
+            "checkpoint": stats.checkpoint,
+            "space": space,
+            "memory": memory,
+        });
+    };
     let levels: Vec<Json> = tree
         .levels
         .iter()
@@ -248,7 +310,6 @@ fn as_json(figures: &Figures) -> Json {
     let by_keyspace: serde_json::Map<String, Json> = by_keyspace.collect();
     let values = trees.iter().map(|(name, tree)| (name.clone(), values_json(&tree.values)));
     let values: serde_json::Map<String, Json> = values.collect();
-    let memory = &stats.memory;
     json!({
         "keyspace": keyspace,
         "keyspaces": keyspaces,
@@ -261,27 +322,8 @@ fn as_json(figures: &Figures) -> Json {
         "layouts_by_keyspace": by_keyspace,
         "values": values_json(&tree.values),
         "values_by_keyspace": values,
-        "space": {
-            "file_bytes": space.file_bytes,
-            "header_bytes": space.header_bytes,
-            "used_bytes": space.used_bytes,
-            "free_bytes": space.free_bytes,
-            "quarantined_bytes": space.quarantined_bytes,
-            "being_returned_bytes": space.out_bytes,
-            "hole_bytes": space.hole_bytes,
-        },
-        "memory": {
-            "limit_bytes": memory.limit_bytes,
-            "kept_bytes": memory.kept_bytes(),
-            "frames_bytes": memory.frames_bytes,
-            "free_frames_bytes": memory.free_frames_bytes,
-            "frame_overhead_bytes": memory.frame_overhead_bytes,
-            "table_bytes": memory.table_bytes,
-            "write_buffer_bytes": memory.write_buffer_bytes,
-            "delta_bytes": memory.delta_bytes,
-            "log_bytes": memory.log_bytes,
-            "space_bytes": memory.space_bytes,
-        },
+        "space": space,
+        "memory": memory,
         "cache": {
             "pages_visited": tree.pages(),
             "hits": hits,

@@ -100,6 +100,39 @@ fn bytes_of_values_are_counted_by_form_in_every_keyspace() {
     assert!(!human.text().contains("damaged "), "{}", human.text());
 }
 
+/// Of a store with two keyspaces and no `default`, and of one without any, it said nothing but that there is no `default`.
+#[test]
+fn a_store_without_default_or_without_keyspaces_has_figures_too() {
+    let scratch = Scratch::new("stat-keyspaces");
+    let store = scratch.store();
+    for name in ["wrens", "robins"] {
+        run(&["put", &store, "who", name, "--keyspace", name]).code(0);
+    }
+    let json = run(&["stat", &store, "--format", "json"]).code(0).silent().json();
+    assert_eq!(json["keyspace"], "robins");
+    assert_eq!(json["keyspaces"], serde_json::json!(["robins", "wrens"]));
+    assert_eq!(json["values_by_keyspace"]["wrens"]["in_leaves"]["bytes"], 5);
+    let human = run(&["stat", &store]).code(0).silent();
+    assert!(human.text().starts_with("keyspace   robins (of 2: robins, wrens)\n"));
+    let json = run(&["stat", &store, "--format", "json", "--keyspace", "wrens"]).code(0).json();
+    assert_eq!(json["keyspace"], "wrens");
+    run(&["stat", &store, "--keyspace", "terns"]).code(1).stderr_has("no keyspace `terns`");
+    for name in ["wrens", "robins"] {
+        run(&["drop", &store, name]).code(0);
+    }
+    let json = run(&["stat", &store, "--format", "json"]).code(0).silent().json();
+    assert_eq!(
+        (&json["keyspace"], &json["keyspaces"]),
+        (&serde_json::json!(null), &serde_json::json!([]))
+    );
+    let bytes = std::fs::metadata(&store).unwrap().len();
+    assert_eq!(json["space"]["file_bytes"], bytes);
+    let human = run(&["stat", &store]).code(0).silent();
+    for words in ["keyspace   none\n", "\nfile       ", "\nmemory   "] {
+        assert!(human.text().contains(words), "{words:?} not in:\n{}", human.text());
+    }
+}
+
 #[test]
 fn people_get_a_table_and_a_histogram() {
     let (_scratch, store) = Scratch::loaded("stat-human", "a\nb\nc\n");
