@@ -161,6 +161,22 @@ Example:
 }
 
 impl Command {
+    /// Whether it looks between records whether it was asked to stop, from its beginning. Any other one a signal ends at once, but `put`,
+    /// which looks when it has its value.
+    pub fn looks(&self) -> bool {
+        !matches!(
+            self,
+            Command::Get(_)
+                | Command::Put(_)
+                | Command::Del(_)
+                | Command::Keyspaces(_)
+                | Command::Drop(_)
+                | Command::Stat(_)
+                | Command::Pages(_)
+                | Command::Rename(_)
+        )
+    }
+
     /// The name of a command that knows nothing of keyspaces.
     pub fn of_whole_stores(&self) -> Option<&'static str> {
         Some(match self {

@@ -54,6 +54,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     if common.verbose {
         events::show();
     }
+    if cli.command.looks() {
+        interrupt::look();
+    }
     match &cli.command {
         Command::Tour(args) => commands::tour::run(common, args),
         Command::Load(args) => commands::load::run(common, args),

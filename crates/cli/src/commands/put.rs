@@ -3,9 +3,9 @@
 use crate::args::{Common, CreateArgs, LeafArgs};
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
-use crate::store;
+use crate::{interrupt, store};
 use clap::{ArgGroup, Args};
-use hedgerow::Keyspace;
+use hedgerow::{ErrorKind, Keyspace};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -48,9 +48,11 @@ enum Source {
 /// Writes the record and closes the store.
 pub fn run(common: &Common, args: &PutArgs) -> Result<(), Failure> {
     let source = source(args)?;
+    // A store or a keyspace that is made for the record must not stay without it.
+    interrupt::look();
     let db = store::open_or_create(common, args.leaves, args.created, &args.store)?;
-    let written = store::write_to(&db, common, &args.store, |keyspace| {
-        put(keyspace, &args.key.0, source).map_err(store::failed("write to", &args.store))
+    let written = interrupt::check().and_then(|()| {
+        store::write_to(&db, common, &args.store, |keyspace| put(keyspace, args, source))
     });
     store::close(db, &args.store, written)
 }
@@ -76,10 +78,30 @@ fn source(args: &PutArgs) -> Result<Source, Failure> {
     Ok(Source::Bytes(value))
 }
 
-fn put(keyspace: &Keyspace, key: &[u8], source: Source) -> hedgerow::Result<()> {
-    match source {
-        Source::Bytes(value) => keyspace.put(key, &value),
-        Source::Stream(mut file, len_bytes) => keyspace.put_stream(key, len_bytes, &mut file),
+/// A file that cannot be read any more once the command was asked to stop.
+struct Stoppable(File);
+
+impl Read for Stoppable {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match interrupt::requested() {
+            true => Err(io::Error::other("interrupted")),
+            false => self.0.read(bytes),
+        }
     }
-    .map(drop)
+}
+
+fn put(keyspace: &Keyspace, args: &PutArgs, source: Source) -> Result<(), Failure> {
+    let key = &args.key.0;
+    let stored = match source {
+        Source::Bytes(value) => keyspace.put(key, &value),
+        Source::Stream(file, len_bytes) => {
+            match keyspace.put_stream(key, len_bytes, Stoppable(file)) {
+                Err(error) if error.kind() == ErrorKind::Io && interrupt::requested() => {
+                    return Err(Failure::Interrupted("nothing was stored".to_owned()));
+                }
+                stored => stored,
+            }
+        }
+    };
+    stored.map(drop).map_err(store::failed("write to", &args.store))
 }

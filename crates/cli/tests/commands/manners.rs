@@ -194,6 +194,55 @@ fn ctrl_c_stops_a_load_and_leaves_a_valid_store() {
     assert!(count <= 50_000);
 }
 
+/// Sends a signal, and waits for the end with nobody reading.
+#[cfg(unix)]
+fn end_by(signal: &str, child: &mut std::process::Child) -> Option<i32> {
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if begun.elapsed() > std::time::Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it goes on after {signal}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// They looked at the flag of the signals nowhere, and the first signal did nothing else than to set it.
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_command_that_does_not_look() {
+    let scratch = Scratch::new("signals");
+    let (store, new) = (scratch.store(), scratch.path("new.hrow"));
+    // More than a pipe holds.
+    let song = "chaffinch, wren, robin. ".repeat(100_000);
+    run(&["put", &store, "song", "--file", &scratch.file("song", &song)]).code(0);
+    for signal in ["-INT", "-TERM"] {
+        let args = ["get", &store, "song", "--raw"];
+        let mut get = crate::harness::interruptible(&args).spawn().unwrap();
+        let mut reader = get.stdout.take().unwrap();
+        let mut first = [0];
+        std::io::Read::read_exact(&mut reader, &mut first).unwrap();
+        assert_eq!(end_by(signal, &mut get), Some(130), "{signal}");
+        drop(reader);
+        for to in [&store, &new] {
+            let args = ["put", to, "other", "--file", "-"];
+            let mut put =
+                crate::harness::interruptible(&args).stdin(Stdio::piped()).spawn().unwrap();
+            let mut stdin = put.stdin.take().unwrap();
+            // Once that is written it reads.
+            stdin.write_all(song.as_bytes()).unwrap();
+            assert_eq!(end_by(signal, &mut put), Some(130), "{signal}");
+        }
+    }
+    assert!(!Path::new(&new).exists());
+    run(&["scan", &store, "--keys-only"]).code(0).stdout("song\n").silent();
+}
+
 #[test]
 fn who_names_no_keyspace_gets_the_only_one_or_hears_which_there_are() {
     let scratch = Scratch::new("only-keyspace");
