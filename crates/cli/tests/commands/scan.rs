@@ -59,6 +59,21 @@ fn what_scan_prints_load_reads_back() {
 }
 
 #[test]
+fn a_line_that_is_too_long_to_read_back_says_what_does_it() {
+    let scratch = Scratch::new("scan-long-line");
+    let (store, copy) = (scratch.store(), scratch.path("copy.hrow"));
+    run(&["put", &store, "song", "--file", &scratch.file("song", vec![b'x'; 2 << 20])]).code(0);
+    let scanned = run(&["scan", &store]).code(0);
+    run_with_input(&["load", &copy, "-", "--escaped"], scanned.text().as_bytes())
+        .code(1)
+        .stderr_has("line 1 of standard input is longer than 1 MiB; put a long value with `hedgerow put --file`")
+        .stderr_has("`hedgerow dump`");
+    let dumped = run(&["dump", &store]).code(0);
+    run_with_input(&["load", &copy, "-"], dumped.text().as_bytes()).code(0);
+    assert_eq!(run(&["scan", &copy]).code(0).text(), scanned.text());
+}
+
+#[test]
 fn an_empty_key_can_be_seen_and_is_read_back() {
     let scratch = Scratch::new("scan-empty-key");
     let (store, copy) = (scratch.store(), scratch.path("copy.hrow"));

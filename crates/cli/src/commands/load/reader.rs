@@ -177,7 +177,10 @@ impl Blocks {
             }
             if bytes.len() > MAX_LINE_BYTES {
                 let (line, name) = (self.next_line, &self.input.name);
-                let words = format!("line {line} of {name} is longer than 1 MiB");
+                let words = format!(
+                    "line {line} of {name} is longer than 1 MiB; put a long value with `hedgerow put --file`, or copy keyspaces with \
+                     `hedgerow dump`"
+                );
                 return Some(Err(Failure::Other(words)));
             }
             from = bytes.len();
