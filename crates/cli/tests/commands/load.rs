@@ -9,6 +9,25 @@ fn a_line_is_a_key_with_a_value_or_with_its_number() {
     run(&["scan", &store]).code(0).stdout("\\\\q\t5\na\t\nb\tvalue\nc\t2\nd\tx\\ty\n");
 }
 
+/// An empty line at the end of a file was a record of the empty key, and a file with spaces for tabs was loaded without a word.
+#[test]
+fn blank_lines_are_skipped_and_lines_without_a_tab_are_counted() {
+    let scratch = Scratch::new("load-blank");
+    let store = scratch.store();
+    let file = scratch.file("lines.txt", "\nb\tvalue\n\nc d\n\tof the empty key\n\n");
+    run(&["load", &store, &file])
+        .code(0)
+        .stderr_has("loaded 3 records in ")
+        .stderr_has("\n1 line had no tab; its value is the line number\n");
+    run(&["scan", &store]).code(0).stdout("\\e\tof the empty key\nb\tvalue\nc d\t4\n");
+    let done = run_with_input(&["load", &store, "-", "--format", "json"], b"a\n\nb\nc\td\n");
+    let json = done.code(0).silent().json();
+    assert_eq!((&json["records"], &json["without_tab"]), (&3.into(), &2.into()));
+    let all = scratch.file("tabs.txt", "a\tb\n");
+    let done = run(&["load", &store, &all]).code(0);
+    assert!(!done.stderr().contains("tab"), "{}", done.stderr());
+}
+
 #[test]
 fn every_number_of_threads_gives_the_same_store() {
     let scratch = Scratch::new("load-threads");

@@ -1,7 +1,8 @@
 //! `hedgerow load STORE FILE`: records from text, from several threads.
 //!
 //! One record a line: the key, then a tab and the value if there is one, else the line's number is
-//! the value. A line is taken as it is; with `--escaped` it is read with escapes, as `scan` prints it.
+//! the value, and the user hears how many of those there were. A blank line is passed over. A line is taken as it is; with
+//! `--escaped` it is read with escapes, as `scan` prints it.
 //! Every line with one key goes to the same thread, however the key is written, so that of several lines with one key the
 //! last one wins, as it would with one thread. If the system starts fewer threads than were asked for, those work.
 //!
@@ -18,7 +19,8 @@ use crate::args::{Common, CreateArgs, Format, LeafArgs};
 use crate::escape;
 use crate::failure::Failure;
 use crate::output::Out;
-use crate::{interrupt, layouts, progress, size, store};
+use crate::size::{show_number_of, show_rate};
+use crate::{interrupt, layouts, progress, store};
 use clap::Args;
 use hedgerow::{AdaptationStats, Keyspace};
 use indicatif::ProgressBar;
@@ -37,7 +39,7 @@ use std::time::{Duration, Instant};
 pub struct LoadArgs {
     /// Store file; created if it does not exist
     store: PathBuf,
-    /// Text file with one record per line, or a dump; `-` for standard input
+    /// Text, one record a line: key, tab, value. Without a tab the value is the line number. Or a dump. `-` for standard input
     file: PathBuf,
     /// Number of writing threads [default: one per processor, at most 8; one for a dump]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -72,6 +74,8 @@ struct Load<'a> {
     keyspace: &'a Keyspace,
     escaped: bool,
     written: AtomicU64,
+    /// Lines of those that had no tab.
+    numbered: AtomicU64,
     stop: AtomicBool,
     /// The failure on the smallest line number that was seen.
     failure: Mutex<Option<(u64, Failure)>>,
@@ -85,11 +89,12 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     let is_dump = !args.lines && dump::is_dump(&first)?;
     let db = store::open_or_create(common, args.leaves, args.created, &args.store)?;
     let started = Instant::now();
-    let mut written = 0;
+    let mut written = Written::default();
     let loaded = if is_dump {
         let only = common.keyspace.as_deref();
-        dump::load(&db, &args.store, only, reading.go_on(), &mut written).inspect_err(|_| {
-            let records = size::show_number_of(written, "record");
+        let records = &mut written.records;
+        dump::load(&db, &args.store, only, reading.go_on(), records).inspect_err(|_| {
+            let records = show_number_of(*records, "record");
             eprintln!("hedgerow: stored {records} of the dump");
         })
     } else {
@@ -100,7 +105,15 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     };
     let adaptation = db.stats().map(|stats| stats.adaptation).unwrap_or_default();
     store::close(db, &args.store, loaded)?;
-    report(common, written, started.elapsed().as_secs_f64(), &adaptation)
+    report(common, &written, started.elapsed().as_secs_f64(), &adaptation)
+}
+
+/// What a load has stored.
+#[derive(Default)]
+struct Written {
+    records: u64,
+    /// Those whose line had no tab.
+    numbered: u64,
 }
 
 /// The input's first line, or as much of it as tells what kind of input it is.
@@ -127,12 +140,13 @@ fn load(
     reading: Reading,
     escaped: bool,
     threads: usize,
-    written: &mut u64,
+    written: &mut Written,
 ) -> Result<(), Failure> {
     let state = Load {
         keyspace,
         escaped,
         written: AtomicU64::new(0),
+        numbered: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         failure: Mutex::new(None),
     };
@@ -155,10 +169,11 @@ fn load(
         // The senders go here, and the workers end when their queues are empty.
     });
     bar.finish_and_clear();
-    *written = state.written.into_inner();
+    written.records = state.written.into_inner();
+    written.numbered = state.numbered.into_inner();
     let failure = state.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
     let failure = failure.map(|(_, failure)| failure).or(read.err());
-    let records = size::show_number_of(*written, "record");
+    let records = show_number_of(written.records, "record");
     match failure {
         Some(failure) => {
             eprintln!("hedgerow: stored {records} before the load stopped");
@@ -184,7 +199,7 @@ fn route(
             Err(RecvTimeoutError::Disconnected) => break,
         };
         let mut lines: Vec<Vec<(usize, usize, u64)>> = vec![Vec::new(); workers.len()];
-        for (start, end, number) in block.lines() {
+        for (start, end, number) in block.lines().filter(|(start, end, _)| start < end) {
             let (key, _) = split_line(&block.bytes[start..end]);
             // What is no key goes to any of them, who says so.
             let key = match state.escaped && key.contains(&b'\\') {
@@ -244,6 +259,7 @@ fn write_batches(state: &Load<'_>, batches: &Receiver<Batch>) {
 
 fn write_line(state: &Load<'_>, line: &[u8], number: u64) -> Result<(), Failure> {
     let (key, value) = split_line(line);
+    let is_numbered = value.is_none();
     let number_text = number.to_string();
     let value = value.unwrap_or(number_text.as_bytes());
     let (key, value) = if state.escaped {
@@ -257,21 +273,27 @@ fn write_line(state: &Load<'_>, line: &[u8], number: u64) -> Result<(), Failure>
     state
         .keyspace
         .put(&key, &value)
-        .map(drop)
-        .map_err(|error| Failure::Engine(format!("cannot write line {number}"), error))
+        .map_err(|error| Failure::Engine(format!("cannot write line {number}"), error))?;
+    state.numbered.fetch_add(u64::from(is_numbered), Ordering::Relaxed);
+    Ok(())
 }
 
 fn report(
     common: &Common,
-    written: u64,
+    written: &Written,
     seconds: f64,
     adaptation: &AdaptationStats,
 ) -> Result<(), Failure> {
     match common.format {
         Format::Human => {
-            let records = size::show_number_of(written, "record");
-            let rate = size::show_rate(written, seconds);
-            eprintln!("loaded {records} in {seconds:.2} s ({rate})");
+            let Written { records, numbered } = *written;
+            let (count, rate) = (show_number_of(records, "record"), show_rate(records, seconds));
+            eprintln!("loaded {count} in {seconds:.2} s ({rate})");
+            if numbered > 0 {
+                let (lines, its) =
+                    (show_number_of(numbered, "line"), if numbered == 1 { "its" } else { "their" });
+                eprintln!("{lines} had no tab; {its} value is the line number");
+            }
             let adapted = layouts::adapted(adaptation);
             if !adapted.is_empty() {
                 eprintln!("leaves that changed their layout: {adapted}");
@@ -281,7 +303,8 @@ fn report(
         Format::Json => {
             let mut out = Out::new();
             out.json(&json!({
-                "records": written,
+                "records": written.records,
+                "without_tab": written.numbered,
                 "seconds": seconds,
                 "adaptation": layouts::adaptation_json(adaptation),
             }))?;
