@@ -22,7 +22,7 @@ Exit codes:
 
 load, put, del, drop, rename, compact and hot write to the store. tour and torture write to stores of their own.
 All other commands open the store read-only. If it was not closed, backup opens it for writing
-to replay its log. backup, restore and repair make a new file and never replace one.";
+to replay its log. backup, restore, repair, dump --out and pages --svg make a new file and never replace one.";
 
 /// An embedded ordered key-value store: load, look up, scan, inspect and check store files.
 #[derive(Debug, Parser)]

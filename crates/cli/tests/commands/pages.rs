@@ -128,6 +128,14 @@ fn the_tree_is_drawn_and_the_store_is_never_drawn_over() {
     assert_eq!(fs::read(&log).unwrap(), b"a log");
     assert_eq!(fs::read(&store).unwrap(), before);
     fs::remove_file(log).unwrap();
+    // Nor over any other file.
+    let letter = scratch.file("letter.txt", "a letter");
+    let words = "exists; give a new file to --svg";
+    for there in [&letter, &picture] {
+        run(&["pages", &store, "--svg", there]).code(1).stderr_has(words);
+    }
+    assert_eq!(fs::read(letter).unwrap(), b"a letter");
+    assert_eq!(fs::read_to_string(&picture).unwrap(), svg);
     let nowhere = scratch.path("no/such/directory.svg");
     run(&["pages", &store, "--svg", &nowhere]).code(1).stderr_has("cannot write");
 }

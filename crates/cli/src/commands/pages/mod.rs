@@ -17,6 +17,8 @@ use crate::store;
 use clap::Args;
 use hedgerow::anatomy::Anatomy;
 use hedgerow::{Keyspace, PageId, PageKind, PageView, log_path};
+use std::fs::File;
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -31,7 +33,7 @@ pub struct PagesArgs {
     /// Number of records to show of each page
     #[arg(long, value_name = "N", default_value_t = 6)]
     records: usize,
-    /// Draw the tree to this SVG file; each node is a rectangle with its kind and fill
+    /// Draw the tree to this new SVG file; each node is a rectangle with its kind and fill
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -93,6 +95,10 @@ impl Drawn {
 pub fn run(common: &Common, args: &PagesArgs) -> Result<(), Failure> {
     if let Some(picture) = &args.svg {
         refuse_same_file(&args.store, picture)?;
+        // Before the tree is read, which may take a while.
+        if picture.symlink_metadata().is_ok() {
+            return Err(refusal(picture));
+        }
     }
     let db = store::open_read_only(common, &args.store)?;
     let keyspace = store::keyspace(&db, common, &args.store)?;
@@ -180,8 +186,7 @@ fn draw_tree(
         ControlFlow::Continue(())
     });
     walked.map_err(store::failed("read", store))?;
-    let failed = |error| Failure::Io(format!("cannot write {}", picture.display()), error);
-    std::fs::write(picture, tree.draw()).map_err(failed)?;
+    write_new(picture, tree.draw().as_bytes())?;
     let printed = if common.format == Format::Json {
         let mut out = Out::new();
         let object = serde_json::json!({ "nodes": tree.nodes(), "damaged": tree.damaged() });
@@ -192,6 +197,19 @@ fn draw_tree(
         Ok(())
     };
     Failure::damage(printed, tree.damaged())
+}
+
+/// Writes a file that must not be there.
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let written = File::create_new(path).and_then(|mut file| file.write_all(bytes));
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => refusal(path),
+        _ => Failure::Io(format!("cannot write {}", path.display()), error),
+    })
+}
+
+fn refusal(path: &Path) -> Failure {
+    Failure::Other(format!("{} exists; give a new file to --svg", path.display()))
 }
 
 /// A picture that was written over the store or its log would be the end of it.
