@@ -118,6 +118,21 @@ pub fn directory_of(path: &Path) -> &Path {
     }
 }
 
+/// Whether both lead to one file, or would: a store that was closed has no log.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    if let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) {
+        use std::os::unix::fs::MetadataExt;
+        return (one.dev(), one.ino()) == (other.dev(), other.ino());
+    }
+    let place = |path: &Path| {
+        path.canonicalize()
+            .ok()
+            .or_else(|| Some(directory_of(path).canonicalize().ok()?.join(path.file_name()?)))
+    };
+    place(one).is_some_and(|one| Some(one) == place(other))
+}
+
 /// Makes a new file durable: one whose name is lost is as lost as its bytes.
 pub fn sync_new(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;

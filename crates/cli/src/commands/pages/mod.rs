@@ -12,7 +12,7 @@ mod text;
 use crate::args::{Common, Format};
 use crate::escape::escape;
 use crate::failure::Failure;
-use crate::output::{Out, directory_of};
+use crate::output::{Out, is_same_file};
 use crate::store;
 use clap::Args;
 use hedgerow::anatomy::Anatomy;
@@ -217,27 +217,12 @@ fn refuse_same_file(store: &Path, picture: &Path) -> Result<(), Failure> {
     let store = store.canonicalize().unwrap_or_else(|_| store.to_owned());
     for (file, what) in [(&store, "the store itself"), (&log_path(&store), "the log of the store")]
     {
-        if is_same(file, picture) {
+        if is_same_file(file, picture) {
             let path = picture.display();
             return Err(Failure::Other(format!("{path} is {what}; give another file to --svg")));
         }
     }
     Ok(())
-}
-
-/// Whether both lead to one file, or would: a store that was closed has no log.
-fn is_same(one: &Path, other: &Path) -> bool {
-    #[cfg(unix)]
-    if let (Ok(one), Ok(other)) = (one.metadata(), other.metadata()) {
-        use std::os::unix::fs::MetadataExt;
-        return (one.dev(), one.ino()) == (other.dev(), other.ino());
-    }
-    let place = |path: &Path| {
-        path.canonicalize()
-            .ok()
-            .or_else(|| Some(directory_of(path).canonicalize().ok()?.join(path.file_name()?)))
-    };
-    place(one).is_some_and(|one| Some(one) == place(other))
 }
 
 #[cfg(test)]
