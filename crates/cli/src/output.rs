@@ -1,5 +1,6 @@
 //! Standard output: buffered lines, and silence when nobody reads them any more. And files written like it.
 
+use crate::args::{Common, Format};
 use crate::failure::Failure;
 use serde_json::Value as Json;
 use std::fs::File;
@@ -55,6 +56,16 @@ impl Out {
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(|error| output_failure(&self.name, error))
     }
+}
+
+/// What a command did that prints nothing to people: an object in JSON.
+pub fn done(common: &Common, object: &Json) -> Result<(), Failure> {
+    if common.format == Format::Human {
+        return Ok(());
+    }
+    let mut out = Out::new();
+    out.json(object)?;
+    out.finish()
 }
 
 /// Prints help that was asked for.

@@ -158,12 +158,12 @@ pub fn keyspace_named(db: &Database, name: &str, path: &Path) -> Result<Keyspace
 
 /// Lets a command write to the keyspace to work on, which is created if there is none. If the command fails before it has written
 /// a record, a keyspace that was created for it goes again.
-pub fn write_to(
+pub fn write_to<T>(
     db: &Database,
     common: &Common,
     path: &Path,
-    write: impl FnOnce(&Keyspace) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    write: impl FnOnce(&Keyspace) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let name = &chosen(db, common, path)?;
     let cannot = || failed("write to", path);
     let was_there = db.open_keyspace(name).map_err(cannot())?.is_some();
@@ -192,7 +192,7 @@ fn is_empty(db: &Database) -> bool {
 /// Writes a checkpoint and closes the store. If that fails, what was changed since the last one is in the log
 /// as far as that could be written, and the user is told so, whatever else went wrong before. A command that has failed removes the
 /// store that it has created, unless there are records in it.
-pub fn close(db: Database, path: &Path, outcome: Result<(), Failure>) -> Result<(), Failure> {
+pub fn close<T>(db: Database, path: &Path, outcome: Result<T, Failure>) -> Result<T, Failure> {
     let closed = match outcome.is_err() && is_empty(&db) {
         true => db.discard(),
         false => db.close(),
@@ -200,7 +200,7 @@ pub fn close(db: Database, path: &Path, outcome: Result<(), Failure>) -> Result<
     let Err(error) = closed else { return outcome };
     eprintln!("hedgerow: {} could not be closed; the next open replays its log", path.display());
     match outcome {
-        Ok(()) | Err(Failure::Interrupted(_)) => Err(failed("close", path)(error)),
+        Ok(_) | Err(Failure::Interrupted(_)) => Err(failed("close", path)(error)),
         earlier => earlier,
     }
 }

@@ -3,8 +3,9 @@
 use crate::args::{Common, LeafArgs};
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
-use crate::store;
+use crate::{output, store};
 use clap::Args;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Arguments of `del`.
@@ -21,9 +22,9 @@ pub struct DelArgs {
 pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
     let db = store::open(common, LeafArgs::default(), &args.store)?;
     let deleted = store::keyspace(&db, common, &args.store).and_then(|keyspace| {
-        let was_there =
-            keyspace.remove(&args.key.0).map_err(store::failed("write to", &args.store))?;
-        if was_there { Ok(()) } else { Err(Failure::KeyNotFound) }
+        keyspace.remove(&args.key.0).map_err(store::failed("write to", &args.store))
     });
-    store::close(db, &args.store, deleted)
+    let deleted = store::close(db, &args.store, deleted)?;
+    output::done(common, &json!({ "deleted": deleted }))?;
+    if deleted { Ok(()) } else { Err(Failure::KeyNotFound) }
 }

@@ -2,8 +2,9 @@
 
 use crate::args::{Common, LeafArgs};
 use crate::failure::Failure;
-use crate::store;
+use crate::{output, store};
 use clap::Args;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Arguments of `drop`.
@@ -22,5 +23,6 @@ pub fn run(common: &Common, args: &DropArgs) -> Result<(), Failure> {
     let dropped = store::keyspace_named(&db, &args.name, path).and_then(|_| {
         db.drop_keyspace(&args.name).map_err(store::failed("drop a keyspace of", path))
     });
-    store::close(db, path, dropped.map(drop))
+    let dropped = store::close(db, path, dropped)?;
+    output::done(common, &json!({ "dropped": dropped }))
 }

@@ -3,9 +3,10 @@
 use crate::args::{Common, CreateArgs, LeafArgs};
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
-use crate::{interrupt, store};
+use crate::{interrupt, output, store};
 use clap::{ArgGroup, Args};
 use hedgerow::{ErrorKind, Keyspace};
+use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -54,7 +55,8 @@ pub fn run(common: &Common, args: &PutArgs) -> Result<(), Failure> {
     let written = interrupt::check().and_then(|()| {
         store::write_to(&db, common, &args.store, |keyspace| put(keyspace, args, source))
     });
-    store::close(db, &args.store, written)
+    let replaced = store::close(db, &args.store, written)?;
+    output::done(common, &json!({ "replaced": replaced }))
 }
 
 fn source(args: &PutArgs) -> Result<Source, Failure> {
@@ -90,7 +92,8 @@ impl Read for Stoppable {
     }
 }
 
-fn put(keyspace: &Keyspace, args: &PutArgs, source: Source) -> Result<(), Failure> {
+/// Whether there was a record.
+fn put(keyspace: &Keyspace, args: &PutArgs, source: Source) -> Result<bool, Failure> {
     let key = &args.key.0;
     let stored = match source {
         Source::Bytes(value) => keyspace.put(key, &value),
@@ -103,5 +106,5 @@ fn put(keyspace: &Keyspace, args: &PutArgs, source: Source) -> Result<(), Failur
             }
         }
     };
-    stored.map(drop).map_err(store::failed("write to", &args.store))
+    stored.map_err(store::failed("write to", &args.store))
 }

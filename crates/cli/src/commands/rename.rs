@@ -2,9 +2,10 @@
 
 use crate::args::{Common, LeafArgs};
 use crate::failure::Failure;
-use crate::store;
+use crate::{output, store};
 use clap::Args;
 use hedgerow::Database;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Arguments of `rename`.
@@ -26,7 +27,8 @@ pub fn run(common: &Common, args: &RenameArgs) -> Result<(), Failure> {
     let path = &args.store;
     let db = store::open(common, LeafArgs::default(), path)?;
     let renamed = rename(&db, args);
-    store::close(db, path, renamed)
+    store::close(db, path, renamed)?;
+    output::done(common, &json!({ "renamed": true }))
 }
 
 fn rename(db: &Database, args: &RenameArgs) -> Result<(), Failure> {

@@ -194,6 +194,23 @@ fn ctrl_c_stops_a_load_and_leaves_a_valid_store() {
     assert!(count <= 50_000);
 }
 
+#[test]
+fn commands_that_tell_people_nothing_say_in_json_what_they_did() {
+    let scratch = Scratch::new("json-done");
+    let store = scratch.store();
+    for (args, code, said) in [
+        (&["put", &store, "wren", "1"][..], 0, "{\"replaced\":false}\n"),
+        (&["put", &store, "wren", "2"], 0, "{\"replaced\":true}\n"),
+        (&["del", &store, "wren"], 0, "{\"deleted\":true}\n"),
+        (&["del", &store, "wren"], 3, "{\"deleted\":false}\n"),
+        (&["rename", &store, "default", "birds"], 0, "{\"renamed\":true}\n"),
+        (&["drop", &store, "birds"], 0, "{\"dropped\":true}\n"),
+        (&["drop", &store, "birds"], 1, ""),
+    ] {
+        run(&[args, &["--format", "json"]].concat()).code(code).stdout(said);
+    }
+}
+
 /// Sends a signal, and waits for the end with nobody reading.
 #[cfg(unix)]
 fn end_by(signal: &str, child: &mut std::process::Child) -> Option<i32> {
