@@ -1,5 +1,6 @@
 //! How a command can end other than well, the words for it, and the exit code.
 
+use crate::escape::escape;
 use hedgerow::{Error, ErrorKind};
 use std::io;
 
@@ -12,8 +13,8 @@ pub enum Failure {
     Io(String, io::Error),
     /// An input or a check is wrong; the sentence says how.
     Other(String),
-    /// The key is not in the store. Said by the exit code and one line.
-    KeyNotFound,
+    /// The key is not in the keyspace of this name. Said by the exit code and one line.
+    KeyNotFound(String),
     /// Arguments that do not go together.
     Usage(String),
     /// An input with a format of its own is cut off or damaged; the sentence says where and how.
@@ -55,7 +56,9 @@ impl Failure {
             | Failure::Found(words)
             | Failure::NewerInput(words)
             | Failure::OtherVersion(words) => words.clone(),
-            Failure::KeyNotFound => "key not found".to_owned(),
+            Failure::KeyNotFound(keyspace) => {
+                format!("key not found in keyspace `{}`", escape(keyspace.as_bytes()))
+            }
             Failure::Damage(1) => "1 defect found".to_owned(),
             Failure::Damage(count) => format!("{count} defects found"),
             Failure::PipeClosed => return None,
@@ -76,7 +79,7 @@ impl Failure {
             },
             Failure::Io(..) | Failure::Other(_) => 1,
             Failure::Usage(_) => 2,
-            Failure::KeyNotFound => 3,
+            Failure::KeyNotFound(_) => 3,
             Failure::Damage(_) | Failure::DamagedInput(_) => 4,
             Failure::NewerInput(_) => 6,
             Failure::Found(_) => 7,

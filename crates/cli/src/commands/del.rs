@@ -22,9 +22,11 @@ pub struct DelArgs {
 pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
     let db = store::open(common, LeafArgs::default(), &args.store)?;
     let deleted = store::keyspace(&db, common, &args.store).and_then(|keyspace| {
-        keyspace.remove(&args.key.0).map_err(store::failed("write to", &args.store))
+        let was_there = keyspace.remove(&args.key.0);
+        let was_there = was_there.map_err(store::failed("write to", &args.store))?;
+        Ok((was_there, keyspace.name().to_owned()))
     });
-    let deleted = store::close(db, &args.store, deleted)?;
+    let (deleted, keyspace) = store::close(db, &args.store, deleted)?;
     output::done(common, &json!({ "deleted": deleted }))?;
-    if deleted { Ok(()) } else { Err(Failure::KeyNotFound) }
+    if deleted { Ok(()) } else { Err(Failure::KeyNotFound(keyspace)) }
 }

@@ -34,7 +34,7 @@ pub fn run(common: &Common, args: &GetArgs) -> Result<(), Failure> {
         return print_raw(&keyspace, args);
     }
     let value = keyspace.get(&args.key.0).map_err(store::failed("read", &args.store))?;
-    let value = value.ok_or(Failure::KeyNotFound)?;
+    let value = value.ok_or_else(|| not_found(&keyspace))?;
     let mut out = Out::new();
     match common.format {
         Format::Human => out.line(&escape::escape(&value))?,
@@ -46,10 +46,14 @@ pub fn run(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     out.finish()
 }
 
+fn not_found(keyspace: &Keyspace) -> Failure {
+    Failure::KeyNotFound(keyspace.name().to_owned())
+}
+
 /// Prints the bytes of the value a piece at a time: it may be larger than memory.
 fn print_raw(keyspace: &Keyspace, args: &GetArgs) -> Result<(), Failure> {
     let reader = keyspace.value_reader(&args.key.0).map_err(store::failed("read", &args.store))?;
-    let mut reader = reader.ok_or(Failure::KeyNotFound)?;
+    let mut reader = reader.ok_or_else(|| not_found(keyspace))?;
     let mut out = Out::new();
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;

@@ -9,7 +9,10 @@ fn a_deleted_key_is_gone() {
     run(&["del", &store, "b"]).code(0).stdout("").silent();
     run(&["get", &store, "b"]).code(3);
     run(&["scan", &store]).code(0).stdout("a\t1\nc\t3\n");
-    run(&["del", &store, "b"]).code(3).stdout("").stderr_has("key not found");
+    run(&["del", &store, "b"])
+        .code(3)
+        .stdout("")
+        .stderr_has("key not found in keyspace `default`\n");
 }
 
 #[test]

@@ -14,7 +14,9 @@ fn the_value_is_printed_in_each_form() {
 #[test]
 fn an_absent_key_is_exit_code_3_and_nothing_on_standard_output() {
     let (_scratch, store) = Scratch::loaded("get-absent", "apple\tred\n");
-    run(&["get", &store, "appl"]).code(3).stdout("").stderr_has("key not found");
+    let words = "key not found in keyspace `default`\n";
+    run(&["get", &store, "appl"]).code(3).stdout("").stderr_has(words);
+    run(&["get", &store, "appl", "--raw"]).code(3).stdout("").stderr_has(words);
     run(&["get", &store, ""]).code(3).stdout("");
     run(&["get", &store, "apple", "--keyspace", "fruit"]).code(1).stderr_has("`default`");
 }
