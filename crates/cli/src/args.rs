@@ -82,7 +82,7 @@ impl Leaves {
     }
 }
 
-/// The part of a keyspace that `scan` and `count` work on.
+/// The part of a keyspace that `scan`, `count` and `del` work on.
 #[derive(Debug, Default, Args)]
 pub struct RangeArgs {
     /// Only keys that begin with this

@@ -63,12 +63,13 @@ Examples:
   hedgerow put birds.hrow wren 'Troglodytes troglodytes'
   hedgerow put birds.hrow song --file wren.ogg")]
     Put(put::PutArgs),
-    /// Delete a key
+    /// Delete a key, or all keys of a range
     #[command(after_help = "\
 Exit code 3 if the key is not there.
 
-Example:
-  hedgerow del birds.hrow wren")]
+Examples:
+  hedgerow del birds.hrow wren
+  hedgerow del birds.hrow --prefix r")]
     Del(del::DelArgs),
     /// List the names of the keyspaces
     #[command(after_help = "Example:\n  hedgerow keyspaces birds.hrow")]

@@ -16,6 +16,29 @@ fn a_deleted_key_is_gone() {
 }
 
 #[test]
+fn a_range_is_deleted_in_place_of_a_key() {
+    let text = "dunnock\t1\nreed\t2\nrobin\t3\nrook\t4\nwren\t5\n";
+    let (_scratch, store) = Scratch::loaded("del-range", text);
+    for none in [&[][..], &["dunnock", "--prefix", "r"], &["dunnock", "--to", "r"]] {
+        run(&[&["del", &store], none].concat()).code(2).stdout("");
+    }
+    run(&["count", &store]).code(0).stdout("5\n");
+    run(&["del", &store, "--prefix", "ro", "--from", "roc"])
+        .code(0)
+        .stdout("")
+        .stderr_has("deleted 1 record\n");
+    run(&["scan", &store, "--keys-only"]).code(0).stdout("dunnock\nreed\nrobin\nwren\n");
+    run(&["del", &store, "--from", "s", "--to", "e"]).code(0).stderr_has("deleted 0 records\n");
+    let json =
+        run(&["del", &store, "--from", "e", "--to", "s", "--format", "json"]).code(0).silent();
+    assert_eq!(json.text(), "{\"deleted\":true,\"records\":2}\n");
+    run(&["scan", &store, "--keys-only"]).code(0).stdout("dunnock\nwren\n");
+    let json = run(&["del", &store, "--prefix", "x", "--format", "json"]).code(0).silent();
+    assert_eq!(json.text(), "{\"deleted\":false,\"records\":0}\n");
+    run(&["verify", &store]).code(0);
+}
+
+#[test]
 fn nothing_is_created_in_order_to_delete_from_it() {
     let scratch = Scratch::new("del-none");
     let store = scratch.store();
