@@ -22,7 +22,9 @@ use super::rung;
 use super::slotted::{self, Slotted};
 use super::suffix::Suffix;
 use super::write::MAX_RUN;
-use crate::page::header::{FLAGS, KIND, LEVEL, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PageKind};
+use crate::page::header::{
+    BEING_FREED, FLAGS, KIND, LEVEL, MAX_PAGE_BYTES, MIN_PAGE_BYTES, PageKind,
+};
 use crate::types::PageId;
 use std::cmp::Ordering;
 
@@ -212,7 +214,7 @@ pub(super) fn expected_prefix(page: &[u8]) -> usize {
 /// Flags of the page and the run of insertions, in a node of any layout that has the latter.
 pub(super) fn flags_and_run(page: &[u8], defects: &mut Vec<Defect>) {
     let flags = u16_at(page, FLAGS) as u16;
-    if flags != 0 {
+    if flags & !BEING_FREED != 0 {
         defects.push(Defect::Flags(flags));
     }
     let run = u16_at(page, RUN) as u16 as i16;

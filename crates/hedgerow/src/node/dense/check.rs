@@ -19,7 +19,7 @@ use crate::node::fields::{
     upper_fence,
 };
 use crate::node::write::MAX_RUN;
-use crate::page::header::{FLAGS, KIND, LEVEL, PageKind};
+use crate::page::header::{BEING_FREED, FLAGS, KIND, LEVEL, PageKind};
 use hedgerow_sync::optimistic::PlainBytes;
 
 /// Reports every defect of a dense leaf of either layout; an empty list is a clean page.
@@ -58,7 +58,7 @@ fn report(page: &[u8], all: bool, found: &mut dyn FnMut(Defect)) {
         return;
     }
     let flags = u16_at(page, FLAGS) as u16;
-    if flags != 0 {
+    if flags & !BEING_FREED != 0 {
         found(Defect::Flags(flags));
     }
     if !(-MAX_RUN..=MAX_RUN).contains(&run(page)) {

@@ -60,7 +60,7 @@ fn every_defect_of_the_fixed_fields_is_named() {
     plant(leaf(), Defect::Kind(0), true, |page| page[KIND] = 0);
     plant(leaf(), Defect::Level(1), true, |page| page[LEVEL] = 1);
     plant(inner(), Defect::Level(64), true, |page| page[LEVEL] = 64);
-    plant(leaf(), Defect::Flags(1), false, |page| page[FLAGS] = 1);
+    plant(leaf(), Defect::Flags(2), false, |page| page[FLAGS] = 2);
     plant(leaf(), Defect::Flags(8), true, |page| page[NODE_FLAGS] = 8);
     let heads = Defect::HeadsCapacity { capacity: 32, count: 40 };
     plant(leaf(), heads, true, |page| set_u16(page, HEADS_CAPACITY, 32));

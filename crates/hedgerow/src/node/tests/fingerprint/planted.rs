@@ -48,7 +48,7 @@ fn plant(mut page: Vec<u8>, expected: Defect, endangers: bool, change: impl Fn(&
 fn every_defect_of_the_fixed_fields_is_named() {
     plant(leaf(), Defect::Kind(2), true, |page| page[KIND] = 2);
     plant(leaf(), Defect::Level(1), true, |page| page[LEVEL] = 1);
-    plant(leaf(), Defect::Flags(1), false, |page| page[FLAGS] = 1);
+    plant(leaf(), Defect::Flags(2), false, |page| page[FLAGS] = 2);
     plant(leaf(), Defect::Flags(8), true, |page| page[NODE_FLAGS] |= 8);
     let capacity = Defect::FingerprintsCapacity { capacity: 36, count: 40 };
     plant(leaf(), capacity, true, |page| set_u16(page, HEADS_CAPACITY, 36));
