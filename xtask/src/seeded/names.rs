@@ -44,4 +44,13 @@ pub const LINES: &[Bug] = &[
         "names_change_one_by_one",
         &[plain("engine", "renames::whoever_looks_for_names_sees_all_of_an_exchange_or_none")],
     ),
+    line(
+        "N05",
+        "a root says that its tree is being freed",
+        "being_freed_is_not_noted",
+        &[plain(
+            "engine",
+            "damage::a_damaged_keyspace_that_is_dropped_keeps_nobody_from_opening_the_store",
+        )],
+    ),
 ];

@@ -66,7 +66,10 @@ pub const LINES: &[Bug] = &[
         "V09",
         "a value that is given up while it is written",
         "given_up_while_it_is_written",
-        &[plain("lib", "store::tests::staged::a_value_is_not_given_up_while_it_is_written")],
+        &[plain(
+            "lib",
+            "store::tests::staged::a_value_that_is_given_up_while_it_is_written_has_its_place_until_then",
+        )],
     ),
     line(
         "V10",

@@ -2,6 +2,7 @@
 //!
 //! Keys have the prefixes of a few tenants, so that a leaf compares only what is behind its tenant: whoever came to the leaf of another
 //! one would find a record there.
+#![allow(clippy::disallowed_methods, reason = "tests use threads")]
 
 use crate::common::{Dice, assert_sound, effort, path, seed};
 use hedgerow::internals::store::OpenHow;
