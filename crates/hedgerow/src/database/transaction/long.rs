@@ -9,7 +9,7 @@
 //! Used by one thread; holds no latch.
 
 use super::reads::{KeyBound, Reads, beginning, is_behind, is_later_end};
-use super::{Body, State};
+use super::{Body, Isolation, State};
 use crate::buffer::BufferPool;
 use crate::database::inner::Inner;
 use crate::database::long::{
@@ -62,6 +62,18 @@ fn key_of(bound: &KeyBound) -> Option<&Vec<u8>> {
 }
 
 impl State {
+    /// Refuses to commit what was read of a keyspace that had ended before: until its pages go, reads find them.
+    pub(super) fn check_not_ending(&self, body: &Body) -> Result<()> {
+        let is_ending =
+            |of: &Arc<OpenSnapshot>| body.trees.all().any(|(tree, _)| of.is_ending(*tree));
+        let compares = self.isolation == Isolation::Serializable;
+        if compares && body.snapshot.as_ref().is_some_and(is_ending) {
+            let what = "a keyspace that was read was dropped";
+            return Err(Error::new(ErrorKind::KeyspaceDropped, what));
+        }
+        Ok(())
+    }
+
     /// [`State::make`] where long keys are concerned.
     #[cold]
     pub(super) fn make_long(

@@ -649,19 +649,6 @@ impl State {
         committed?.ok_or_else(|| self.too_large(body.len_bytes()))
     }
 
-    /// Refuses to commit what was read of a keyspace that had ended before: until its pages go, reads find them.
-    fn check_not_ending(&self, body: &Body) -> Result<()> {
-        let snapshot = body.snapshot.as_ref();
-        let is_ending = |of: &OpenSnapshot| body.trees.all().any(|(tree, _)| of.is_ending(*tree));
-        match self.isolation == Isolation::Serializable && snapshot.is_some_and(|of| is_ending(of))
-        {
-            true => {
-                Err(Error::new(ErrorKind::KeyspaceDropped, "a keyspace that was read was dropped"))
-            }
-            false => Ok(()),
-        }
-    }
-
     /// Makes the change of a transaction that has to do with one key and nothing else. `None`: nothing is done, and it has to be made like any
     /// other.
     #[inline]
