@@ -62,7 +62,7 @@ pub struct Compacted {
     pub leaves: u64,
     /// Groups of leaves that were merged into one leaf fewer.
     pub groups: u64,
-    /// Pages that this has freed.
+    /// Pages that this has freed, one for each group. Nodes above that merge in turn, and leaves between those, do not count.
     pub pages_freed: u64,
     /// Pages that the records went to. A page counts each time.
     pub pages_written: u64,
