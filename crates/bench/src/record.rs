@@ -47,6 +47,9 @@ pub struct Header {
     pub size: Size,
     /// When it started, in seconds since 1970.
     pub started_unix_seconds: u64,
+    /// Whether memory was touched before each process ([`crate::machine::touch_memory`]).
+    #[serde(default)]
+    pub memory_touched: bool,
 }
 
 /// One process: what it was asked, and what it gave.

@@ -153,7 +153,7 @@ fn write_headers(out: &mut String, records: &Records) -> std::fmt::Result {
         let machine = &header.machine;
         writeln!(
             out,
-            "- revision {}, size {:?}: `{}`, on {} x {}, {:.1} GiB, {}{}{}{}",
+            "- revision {}, size {:?}: `{}`, on {} x {}, {:.1} GiB, {}{}{}{}{}",
             header.revision,
             header.size,
             header.command,
@@ -164,6 +164,7 @@ fn write_headers(out: &mut String, records: &Records) -> std::fmt::Result {
             machine.huge_pages.as_ref().map_or(String::new(), |v| format!(", huge pages {v}")),
             machine.autogroup.map_or("", |on| if on { ", autogroups" } else { ", no autogroups" }),
             machine.load.map_or(String::new(), |load| format!(", load before {load}")),
+            if header.memory_touched { ", memory touched before each process" } else { "" },
         )?;
     }
     Ok(())

@@ -31,6 +31,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Seconds that a program may take to say which competitors it has.
 const LISTING_SECONDS: u64 = 30;
 
+/// How many times the records' bytes of memory are touched: what a store takes, and the system's page cache beside it.
+const TOUCHED_TIMES: u64 = 3;
+
 /// What is to be run, and by what.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -60,6 +63,13 @@ pub struct Plan {
     pub directory: PathBuf,
     /// The limit of each cell in seconds, instead of the case's.
     pub seconds_limit: Option<u64>,
+}
+
+impl Plan {
+    /// Whether memory is touched before each process: it takes a second or more, and changes no count of instructions.
+    fn touches_memory(&self) -> bool {
+        self.size == Size::Full && !self.instructions
+    }
 }
 
 /// How a run went.
@@ -128,7 +138,7 @@ pub fn run(plan: &Plan, sink: &mut Sink, mut say: impl FnMut(&str)) -> Result<Ta
     let mut keys = KeyFiles::new(&work.0, plan.keys.clone(), plan.size);
     check_cases(plan, &keys)?;
     let peers = peers(plan)?;
-    sink.write(&Line::Run(header(plan.size)?))?;
+    sink.write(&Line::Run(Header { memory_touched: plan.touches_memory(), ..header(plan.size)? }))?;
     let mut tally = Tally::default();
     for experiment in &plan.experiments {
         let contestants = contestants(plan, experiment, &peers);
@@ -166,6 +176,7 @@ pub fn header(size: Size) -> Result<Header, String> {
         command: machine::command(),
         size,
         started_unix_seconds: now.as_secs(),
+        memory_touched: false,
     })
 }
 
@@ -254,6 +265,9 @@ impl Bout<'_> {
                 let mut cell =
                     self.cell(contestant, pair, keys).map_err(|error| error.to_string())?;
                 cell.memory_group = group.as_ref().map(|group| group.path().to_owned());
+                if self.plan.touches_memory() {
+                    machine::touch_memory(TOUCHED_TIMES * loaded_bytes(&cell, keys));
+                }
                 let outcome = self.one(contestant, &cell)?;
                 if process::is_interrupted() {
                     return Err("interrupted; the records until now are kept".into());
@@ -374,8 +388,7 @@ impl Bout<'_> {
             .as_ref()
             .ok()
             .and_then(|result| judge.mismatch(&contestant.name, &cell, result));
-        let values = Values::new(cell.value_bytes, cell.spread).total_bytes(cell.load_count);
-        let loaded_bytes = keys.key_bytes(&cell.keys, cell.load_count) + values;
+        let loaded_bytes = loaded_bytes(&cell, keys);
         cell.directory = last_part(&cell.directory);
         cell.keys.path = cell.keys.path.as_deref().map(last_part);
         cell.memory_group = cell.memory_group.as_deref().map(last_part);
@@ -398,6 +411,12 @@ impl Bout<'_> {
             run: 0,
         }
     }
+}
+
+/// Bytes of the keys and values that a cell loads.
+fn loaded_bytes(cell: &Cell, keys: &KeyFiles) -> u64 {
+    let values = Values::new(cell.value_bytes, cell.spread).total_bytes(cell.load_count);
+    keys.key_bytes(&cell.keys, cell.load_count) + values
 }
 
 /// Runs `PROGRAM cell CELL.json` and reads its answer, as the protocol says.

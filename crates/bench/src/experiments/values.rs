@@ -18,6 +18,9 @@ const MIX: Spread = Spread { median_bytes: 1_200, sigma: 1.5, least_bytes: 8, mo
 
 const COMPETITORS: &[&str] = &["hedgerow", "lmdb", "redb"];
 
+/// Of rates also one that, as Hedgerow, has on the disk what is older than 100 ms.
+const COMPETITORS_OF_RATES: &[&str] = &["hedgerow", "lmdb", "lmdb-100ms", "redb"];
+
 /// Bytes of all values of a case.
 fn payload_bytes(size: Size) -> usize {
     match size {
@@ -63,7 +66,7 @@ pub fn rates(size: Size) -> Experiment {
         name: "product-values",
         claim: "no cliff between values of 100 bytes and of a megabyte",
         figure: Figure::Rate,
-        competitors: COMPETITORS,
+        competitors: COMPETITORS_OF_RATES,
         skips: &[],
         cases,
     }

@@ -2,7 +2,9 @@
 //!
 //! Commits do not wait for the disk (`NO_SYNC`: after a crash of the system the file may be damaged), unless the cell
 //! asks for durable ones, which are LMDB's default; pages are written by system calls (no `WRITEMAP`), which is its
-//! default too. There is no memory limit to set: one that does not hold everything several times is refused, unless
+//! default too. As `lmdb-100ms` a thread syncs what was committed every 100 ms, so that changes reach the disk as soon
+//! as those of stores with a log do; between two syncs a crash of the system may still damage the file.
+//! There is no memory limit to set: one that does not hold everything several times is refused, unless
 //! the cell is in a memory group, where the page cache counts, or only asks for space. With such a limit the system is
 //! told not to read ahead.
 //!
@@ -18,6 +20,9 @@ use heed::{
 };
 use send_wrapper::SendWrapper;
 use std::collections::BTreeMap;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Threads that may read at the same time.
 const MOST_READERS: u32 = 256;
@@ -28,14 +33,50 @@ const MOST_KEY_BYTES: u64 = 511;
 /// Address space beyond what the records need, in bytes.
 const SPARE_MAP_BYTES: u64 = 4 << 30;
 
+/// How often the thread of `lmdb-100ms` syncs.
+const SYNCED_EVERY: Duration = Duration::from_millis(100);
+
 type Records = Database<'static, Bytes, Bytes>;
 
-/// An environment with one database. `OPERATIONS`: of a transaction, after loading.
-pub struct Store<const OPERATIONS: usize> {
+/// An environment with one database. `OPERATIONS`: of a transaction, after loading. `IS_PACED`: a thread syncs it.
+pub struct Store<const OPERATIONS: usize, const IS_PACED: bool = false> {
+    /// Ends before the environment.
+    syncing: Option<Syncing>,
     env: Env<WithTls>,
     records: Records,
     is_synced: bool,
     is_loaded: bool,
+}
+
+/// A thread that syncs an environment every 100 ms, until this is dropped.
+struct Syncing {
+    /// Nothing is sent; that it is gone ends the thread.
+    end: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<heed::Result<()>>>,
+}
+
+impl Syncing {
+    fn begin(env: Env<WithTls>) -> Self {
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            while ended.recv_timeout(SYNCED_EVERY) == Err(RecvTimeoutError::Timeout) {
+                env.force_sync()?;
+            }
+            Ok(())
+        });
+        Syncing { end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for Syncing {
+    fn drop(&mut self) {
+        self.end = None;
+        let outcome = self.thread.take().map(JoinHandle::join);
+        // A cell whose syncs failed has no figure.
+        if !std::thread::panicking() {
+            assert!(matches!(outcome, Some(Ok(Ok(())))), "LMDB's syncs failed: {outcome:?}");
+        }
+    }
 }
 
 /// One thread's access.
@@ -60,7 +101,7 @@ fn reads(phase: &Phase) -> bool {
     }
 }
 
-impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
+impl<const OPERATIONS: usize, const IS_PACED: bool> Engine for Store<OPERATIONS, IS_PACED> {
     type Session<'a> = Access<'a, OPERATIONS>;
 
     fn create(cell: &Cell, record_bytes: u64) -> Result<Self, CellError> {
@@ -97,7 +138,8 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
             created.commit().ok_or_else(|| CellError::failed("the database was not made"))?
         };
         let is_synced = cell.durability == Durability::Sync;
-        Ok(Store { env, records, is_synced, is_loaded: false })
+        let syncing = IS_PACED.then(|| Syncing::begin(env.clone()));
+        Ok(Store { syncing, env, records, is_synced, is_loaded: false })
     }
 
     fn keeps(_durability: Durability) -> bool {
@@ -146,7 +188,11 @@ impl<const OPERATIONS: usize> Engine for Store<OPERATIONS> {
 
     fn facts(&self) -> BTreeMap<String, String> {
         let version = heed::lmdb_version();
-        let sync = if self.is_synced { "synced" } else { "NO_SYNC" };
+        let sync = match (self.is_synced, &self.syncing) {
+            (true, _) => "synced",
+            (false, Some(_)) => "NO_SYNC and a sync every 100 ms",
+            (false, None) => "NO_SYNC",
+        };
         let facts = [
             ("version", format!("LMDB {}.{}.{}", version.major, version.minor, version.patch)),
             ("settings", format!("{sync}, no WRITEMAP, thread-local readers")),

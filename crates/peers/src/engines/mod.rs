@@ -19,8 +19,9 @@ use hedgerow_bench::cell::{Cell, CellError, CellResult};
 use hedgerow_bench::harness;
 
 /// Names of the competitors.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "lmdb",
+    "lmdb-100ms",
     "lmdb-batch",
     "redb",
     "redb-batch",
@@ -57,6 +58,7 @@ fn small_limit_of_caches(cell: &Cell, record_bytes: u64) -> Option<u64> {
 pub fn run(cell: &Cell) -> Result<CellResult, CellError> {
     match cell.competitor.as_str() {
         "lmdb" => harness::run::<lmdb::Store<1>>(cell),
+        "lmdb-100ms" => harness::run::<lmdb::Store<1, true>>(cell),
         "lmdb-batch" => harness::run::<lmdb::Store<BATCH>>(cell),
         "redb" => harness::run::<redb::Store<1>>(cell),
         "redb-batch" => harness::run::<redb::Store<BATCH>>(cell),
@@ -199,7 +201,7 @@ mod tests {
             match run(&cell) {
                 Ok(result) => assert_eq!(result.phases.len(), cell.phases.len(), "{name}"),
                 Err(CellError::Unsupported(why)) => {
-                    let cannot = ["lmdb", "lmdb-batch", "crossbeam-skipmap", "scc-treeindex"];
+                    let cannot = ["lmdb", "lmdb-100ms", "lmdb-batch", "crossbeam-skipmap", "scc-treeindex"];
                     assert!(cannot.contains(&name), "{name}: {why}")
                 }
                 Err(error) => panic!("{name}: {error}"),
