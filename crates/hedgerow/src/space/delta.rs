@@ -17,14 +17,16 @@ use std::collections::btree_map::Entry;
 /// inner nodes over them.
 pub const ENTRY_BYTES: usize = 32;
 
-/// An extent is charged like so many pages: its runs, and the key beside it.
-const EXTENT_ENTRIES: usize = 8;
+/// Entries that an extent is charged with: 56 bytes in tree nodes, as above, and an allocation for its runs of 16 bytes.
+fn entries_of(extent: &Extent) -> usize {
+    4 + (extent.runs.len() + 1).div_ceil(2)
+}
 
 /// See the file's header.
 #[derive(Debug)]
 pub struct Deltas {
     by_epoch: BTreeMap<Epoch, BTreeMap<PageId, Slot>>,
-    extents: BTreeMap<Epoch, ExtentChanges>,
+    extents: BTreeMap<Epoch, Charged>,
     budget_bytes: usize,
     entries: usize,
     /// Entries that a checkpoint has taken and not brought back.
@@ -48,12 +50,33 @@ pub struct TakenDelta {
 /// different leaves count up and down in any order, and what comes and goes between two checkpoints is nothing.
 pub type ExtentChanges = BTreeMap<(u64, u64), (Extent, i32)>;
 
-fn count_extent(changes: &mut ExtentChanges, extent: Extent, by: i32) {
-    let name = (extent.runs.first().map_or(0, |run| run.unit), extent.seed);
-    match changes.entry(name) {
-        Entry::Vacant(place) => drop(place.insert((extent, by))),
-        Entry::Occupied(there) if there.get().1 + by == 0 => drop(there.remove()),
-        Entry::Occupied(mut there) => there.get_mut().1 += by,
+/// Changes, and the entries that they are charged with.
+#[derive(Debug, Default)]
+struct Charged {
+    changes: ExtentChanges,
+    entries: usize,
+}
+
+impl Charged {
+    fn count(&mut self, extent: Extent, by: i32) {
+        let name = (extent.runs.first().map_or(0, |run| run.unit), extent.seed);
+        let entries = entries_of(&extent);
+        match self.changes.entry(name) {
+            Entry::Vacant(place) => {
+                place.insert((extent, by));
+                self.entries += entries;
+            }
+            Entry::Occupied(there) if there.get().1 + by == 0 => {
+                // Its runs are those that it was charged for: the name is theirs.
+                self.entries -= entries_of(&there.remove().0);
+            }
+            Entry::Occupied(mut there) => there.get_mut().1 += by,
+        }
+    }
+
+    /// Counts what others counted.
+    fn add(&mut self, changes: ExtentChanges) {
+        changes.into_values().for_each(|(extent, by)| self.count(extent, by));
     }
 }
 
@@ -80,9 +103,9 @@ impl Deltas {
     /// Notes that a record of `epoch` refers to the extent (1), or that one does so no more (-1).
     pub fn record_extent(&mut self, epoch: Epoch, extent: Extent, by: i32) {
         let changes = self.extents.entry(epoch).or_default();
-        let before = changes.len();
-        count_extent(changes, extent, by);
-        self.entries = self.entries + EXTENT_ENTRIES * changes.len() - EXTENT_ENTRIES * before;
+        let before = changes.entries;
+        changes.count(extent, by);
+        self.entries = self.entries + changes.entries - before;
     }
 
     /// Whether a checkpoint is due: half the budget is used.
@@ -98,7 +121,7 @@ impl Deltas {
     /// Whether no change waits for a checkpoint up to `epoch`.
     pub fn is_empty_to(&self, epoch: Epoch) -> bool {
         self.by_epoch.range(..=epoch).all(|(_, delta)| delta.is_empty())
-            && self.extents.range(..=epoch).all(|(_, changes)| changes.is_empty())
+            && self.extents.range(..=epoch).all(|(_, charged)| charged.changes.is_empty())
     }
 
     /// Takes every change of epochs up to `epoch`, the newest of each page.
@@ -116,20 +139,18 @@ impl Deltas {
             }
         }
         let later = self.extents.split_off(&epoch.next());
-        let mut extents = ExtentChanges::new();
+        let mut extents = Charged::default();
         for older in std::mem::replace(&mut self.extents, later).into_values() {
-            entries += EXTENT_ENTRIES * older.len();
-            if extents.is_empty() {
+            entries += older.entries;
+            if extents.changes.is_empty() {
                 extents = older;
-                continue;
-            }
-            for (extent, by) in older.into_values() {
-                count_extent(&mut extents, extent, by);
+            } else {
+                extents.add(older.changes);
             }
         }
         self.entries -= entries;
         self.taken += entries;
-        TakenDelta { epoch, changes, extents, entries }
+        TakenDelta { epoch, changes, extents: extents.changes, entries }
     }
 
     /// The checkpoint that took this is durable: it may be dropped, which takes its time, and without a lock.
@@ -146,14 +167,12 @@ impl Deltas {
         let newer_entries = newer.len();
         delta.extend(newer);
         self.entries = self.entries + delta.len() - newer_entries;
-        let newer = self.extents.insert(taken.epoch, taken.extents).unwrap_or_default();
-        let changes = self.extents.entry(taken.epoch).or_default();
-        let newer_extents = newer.len();
-        for (extent, by) in newer.into_values() {
-            count_extent(changes, extent, by);
-        }
-        self.entries =
-            self.entries + EXTENT_ENTRIES * changes.len() - EXTENT_ENTRIES * newer_extents;
+        let extents = self.extents.entry(taken.epoch).or_default();
+        let newer = std::mem::take(extents);
+        extents.entries = taken.extents.values().map(|(extent, _)| entries_of(extent)).sum();
+        extents.changes = taken.extents;
+        extents.add(newer.changes);
+        self.entries = self.entries + extents.entries - newer.entries;
     }
 
     /// Memory charged, in bytes.
@@ -232,6 +251,22 @@ mod tests {
         deltas.done(&taken);
         assert_eq!(deltas.memory_bytes(), 0);
         assert!(deltas.is_empty_to(Epoch(9)));
+    }
+
+    #[test]
+    fn an_extent_is_charged_for_all_its_runs() {
+        let extent = |runs: u64| Extent {
+            len_bytes: 5000 * runs,
+            seed: runs,
+            runs: (0..runs).map(|n| crate::large::Run { unit: 100 * n, units: 10 }).collect(),
+        };
+        let mut deltas = Deltas::new(1 << 20);
+        deltas.record_extent(Epoch(1), extent(1), 1);
+        let one = deltas.memory_bytes();
+        deltas.record_extent(Epoch(1), extent(100), 1);
+        assert!(deltas.memory_bytes() - one >= 100 * size_of::<crate::large::Run>());
+        deltas.record_extent(Epoch(1), extent(100), -1);
+        assert_eq!(deltas.memory_bytes(), one);
     }
 
     #[test]
