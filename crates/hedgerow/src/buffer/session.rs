@@ -25,6 +25,8 @@ use std::collections::BTreeMap;
 const FAULT_ROUNDS: usize = 10_000;
 /// Pages read with one submission at most.
 const PREFETCH_PAGES: usize = 64;
+/// Bytes of private copies that pages are read into at a time, where readers may look at a frame only while words are stored in it.
+const COPIES_BYTES: usize = 256 << 10;
 
 struct Reserved<'p> {
     id: PageId,
@@ -385,13 +387,15 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
         }
         // Neighbours in the file are read with one call.
         begun.sort_unstable_by_key(|page: &Faulting<'_>| page.slot.offset_bytes());
-        if begun.len() <= 1 || optimistic::WRITERS_PUBLISH {
+        if optimistic::WRITERS_PUBLISH {
+            self.read_copies(begun, access);
+            return Ok(());
+        }
+        if begun.len() <= 1 {
             for page in begun {
                 let read = self.pool.read_image(&page);
                 // A page that cannot be read says so when it is faulted in.
-                if self.finish(page, read, access).is_err() {
-                    continue;
-                }
+                drop(self.finish(page, read, access));
             }
             return Ok(());
         }
@@ -422,12 +426,22 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
             self.stream(pages, access);
             return Ok(());
         }
-        // Each through a private copy, one after another.
-        while let Some(id) = pages.next_page() {
-            let outcome = self.fault(id, access);
-            pages.page_ready(id, outcome);
+        // Through private copies, some at a time.
+        loop {
+            let ids: Vec<PageId> =
+                std::iter::from_fn(|| pages.next_page()).take(PREFETCH_PAGES).collect();
+            if ids.is_empty() {
+                return Ok(());
+            }
+            if self.pool.slots.is_some() {
+                // Whatever it cannot have says so below.
+                drop(self.prefetch(&ids, access));
+            }
+            for id in ids {
+                let outcome = self.fault(id, access);
+                pages.page_ready(id, outcome);
+            }
         }
-        Ok(())
     }
 
     fn reserve(&mut self, count: usize) -> Result<()> {
@@ -477,6 +491,46 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
 }
 
 impl<'p> Session<'p> {
+    /// Reads pages into private copies, many with one call, and publishes these in their frames. One that cannot be read says so when it is
+    /// faulted in.
+    fn read_copies(&mut self, begun: Vec<Faulting<'p>>, access: Access) {
+        let slots = self.pool.slots.as_ref().expect("a page without a file is never evicted");
+        let page_bytes = self.pool.page_bytes;
+        let mut begun = begun.into_iter();
+        loop {
+            let pages: Vec<Faulting<'p>> =
+                begun.by_ref().take((COPIES_BYTES / page_bytes).max(1)).collect();
+            if pages.is_empty() {
+                return;
+            }
+            let mut copies = match AlignedBuffer::zeroed(pages.len() * page_bytes) {
+                Ok(copies) => copies,
+                Err(error) => {
+                    for page in pages {
+                        drop(self.finish(page, Err(error.duplicate()), access));
+                    }
+                    continue;
+                }
+            };
+            let mut requests: Vec<ReadRequest<'_>> = pages
+                .iter()
+                .zip(copies.chunks_exact_mut(page_bytes))
+                .map(|(page, copy)| {
+                    let image = &mut copy[..page.slot.len_bytes() as usize];
+                    ReadRequest::new(page.slot.offset_bytes(), image)
+                })
+                .collect();
+            slots.file().read_batch(&mut requests);
+            let results: Vec<Result<()>> = requests.into_iter().map(|r| r.result).collect();
+            let copies = copies.chunks_exact(page_bytes);
+            for ((page, copy), read) in pages.into_iter().zip(copies).zip(results) {
+                // SAFETY: `publish` asks for the one writer, without a slice of the bytes: the frame's exclusive latch lies in `page`.
+                unsafe { self.pool.bytes(page.frame).publish(copy) };
+                drop(self.finish(page, read, access));
+            }
+        }
+    }
+
     /// Makes a fresh page of a reservation.
     fn make_page(
         &self,

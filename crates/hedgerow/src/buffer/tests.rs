@@ -6,6 +6,7 @@ mod lent;
 mod pieces;
 mod refused;
 mod sound;
+mod together;
 
 use super::{BufferPool, PoolOptions, smallest_limit_bytes};
 use crate::error::ErrorKind;
