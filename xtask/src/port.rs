@@ -27,6 +27,8 @@ struct Port {
     target: &'static str,
     /// Programs that it takes, with the Debian package of each.
     programs: &'static [(&'static str, &'static str)],
+    /// A file that says that the kernel starts the platform's programs by themselves, as tests that start a process need it, with its package.
+    started_by_kernel: Option<(&'static str, &'static str)>,
     /// What cargo runs a built program with; none where nothing can be run.
     runner: Option<&'static str>,
     /// Programs of tests, or the packages that are checked.
@@ -40,6 +42,7 @@ const PORTS: [Port; 4] = [
         name: "windows",
         target: "x86_64-pc-windows-gnu",
         programs: &[("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"), ("wine", "wine")],
+        started_by_kernel: None,
         runner: Some("wine"),
         parts: &[
             "-p hedgerow-sync --lib",
@@ -55,6 +58,7 @@ const PORTS: [Port; 4] = [
             ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"),
             ("qemu-aarch64", "qemu-user"),
         ],
+        started_by_kernel: Some(("/proc/sys/fs/binfmt_misc/qemu-aarch64", "qemu-user-binfmt")),
         runner: Some("qemu-aarch64 -L /usr/aarch64-linux-gnu"),
         parts: &["-p hedgerow-sync --lib", "-p hedgerow --lib --test engine"],
         // A child of a process with threads stands still in the emulation.
@@ -64,6 +68,7 @@ const PORTS: [Port; 4] = [
         name: "macos",
         target: "aarch64-apple-darwin",
         programs: &[],
+        started_by_kernel: None,
         runner: None,
         parts: &["-p hedgerow", "-p hedgerow-cli"],
         skips: &[],
@@ -72,6 +77,7 @@ const PORTS: [Port; 4] = [
         name: "wasm",
         target: "wasm32-wasip1",
         programs: &[],
+        started_by_kernel: None,
         runner: None,
         parts: &["-p hedgerow-sync", "-p hedgerow"],
         skips: &[],
@@ -125,6 +131,11 @@ fn missing(port: &Port) -> Vec<String> {
             missing.push(format!("{program}: apt-get install {package}"));
         }
     }
+    if let Some((file, package)) = port.started_by_kernel
+        && !Path::new(file).exists()
+    {
+        missing.push(format!("{file}: apt-get install {package}"));
+    }
     missing
 }
 
@@ -147,6 +158,8 @@ fn try_all(root: &Path, port: &Port, tests: &[String]) -> Result<Vec<(String, bo
             "windows" => prepare_wine(&mut cargo, &target_directory(root).join("wine"))?,
             "aarch64" => {
                 cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), "aarch64-linux-gnu-gcc");
+                // Where programs that are started by others find their libraries.
+                cargo.env("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu");
             }
             _ => {}
         }
@@ -204,12 +217,13 @@ mod tests {
             name: "nowhere",
             target: "no-such-target",
             programs: &[("no-such-program", "no-such-package")],
+            started_by_kernel: Some(("/no/such/file", "no-such-package")),
             runner: None,
             parts: &[],
             skips: &[],
         };
         let missing = missing(&port);
-        assert_eq!(missing.len(), 2, "{missing:?}");
+        assert_eq!(missing.len(), 3, "{missing:?}");
         assert!(missing[0].ends_with("rustup target add no-such-target"), "{missing:?}");
         assert!(missing[1].ends_with("apt-get install no-such-package"), "{missing:?}");
         assert_eq!(run(Path::new("."), &["atlantis".to_owned()]), ExitCode::from(2));
