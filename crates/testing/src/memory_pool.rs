@@ -46,6 +46,7 @@ struct Absences {
     absent: Box<[AtomicBool]>,
     pins: Box<[AtomicU32]>,
     faults: AtomicU64,
+    reads: AtomicU64,
 }
 
 /// Page ids at hand.
@@ -125,6 +126,7 @@ impl MemoryPool {
             absent: (0..frames).map(|_| AtomicBool::new(false)).collect(),
             pins: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             faults: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
         });
         pool
     }
@@ -154,6 +156,21 @@ impl MemoryPool {
         self.absences.as_ref().map_or(0, |absences| absences.faults.load(Ordering::Relaxed))
     }
 
+    /// How often such pages were asked for, one or several together.
+    pub fn reads(&self) -> u64 {
+        self.absences.as_ref().map_or(0, |absences| absences.reads.load(Ordering::Relaxed))
+    }
+
+    /// Translations of pages that were there, in a pool with absences.
+    pub fn looks(&self) -> u64 {
+        self.absences.as_ref().map_or(0, |absences| absences.rolls.load(Ordering::Relaxed))
+    }
+
+    /// Makes a page absent, in a pool with absences. `false` if somebody uses it.
+    pub fn evict(&self, id: PageId) -> bool {
+        self.absences.as_ref().is_some_and(|absences| self.pretend_evicted(absences, id.0 as usize))
+    }
+
     /// Changes the bytes of a page behind the tree's back: how a test plants a defect.
     /// `false` if there is no such page.
     pub fn tamper(&self, id: PageId, change: impl FnOnce(&mut [u8])) -> bool {
@@ -175,9 +192,10 @@ impl MemoryPool {
         }
         let roll = absences.rolls.fetch_add(1, Ordering::Relaxed);
         let mut random = SplitMix64::new(absences.seed ^ roll.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        if random.below(absences.one_in) != 0 {
-            return false;
-        }
+        random.below(absences.one_in) == 0 && self.pretend_evicted(absences, at)
+    }
+
+    fn pretend_evicted(&self, absences: &Absences, at: usize) -> bool {
         // An eviction takes the latch, if nobody has it, and moves the version on.
         let Some(guard) = self.frames[at].latch.try_exclusive() else { return false };
         // Looked at under the latch: the faulting session pins before it clears the mark.
@@ -350,21 +368,33 @@ impl Journal for MemoryPool {
 impl Values for MemoryPool {}
 
 impl MemorySession<'_> {
-    /// Ends a pretended absence for the life of the session. `false` if there is no such page.
-    fn pin(&mut self, id: PageId) -> bool {
+    /// Ends a pretended absence for the life of the session. Whether it was absent; `None` if there is no such page.
+    fn pin(&mut self, id: PageId) -> Option<bool> {
         let at = id.0 as usize;
         let there = |f: &Frame| id != PageId::NONE && f.page.load(Ordering::Relaxed) == id.0;
         if !self.pool.frames.get(at).is_some_and(there) {
-            return false;
+            return None;
+        }
+        let Some(absences) = &self.pool.absences else { return Some(false) };
+        absences.pins[at].fetch_add(1, Ordering::AcqRel);
+        self.pinned.push(id);
+        let was_absent = absences.absent[at].swap(false, Ordering::AcqRel);
+        absences.faults.fetch_add(u64::from(was_absent), Ordering::Relaxed);
+        Some(was_absent)
+    }
+
+    /// The same of several pages with one submission. Whether all of them are there.
+    fn read(&mut self, ids: &[PageId]) -> bool {
+        let (mut is_read, mut are_there) = (false, true);
+        for &id in ids {
+            let pinned = self.pin(id);
+            is_read |= pinned == Some(true);
+            are_there &= pinned.is_some();
         }
         if let Some(absences) = &self.pool.absences {
-            absences.pins[at].fetch_add(1, Ordering::AcqRel);
-            self.pinned.push(id);
-            if absences.absent[at].swap(false, Ordering::AcqRel) {
-                absences.faults.fetch_add(1, Ordering::Relaxed);
-            }
+            absences.reads.fetch_add(u64::from(is_read), Ordering::Relaxed);
         }
-        true
+        are_there
     }
 }
 
@@ -376,7 +406,7 @@ impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
                 "a page id out of range",
             ));
         }
-        if self.pin(id) {
+        if self.read(&[id]) {
             Ok(())
         } else {
             Err(Error::signalling(Signal::PageFreed, "the page was freed"))
@@ -384,9 +414,7 @@ impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
     }
 
     fn prefetch(&mut self, ids: &[PageId], _access: Access) -> Result<()> {
-        for &id in ids {
-            self.pin(id);
-        }
+        self.read(ids);
         Ok(())
     }
 

@@ -21,6 +21,7 @@
 //! changed. Nothing but leaves is waited for while one is latched, and nothing is allocated then but a leaf's list of what to
 //! do next. Thread-safety: as for [`Tree`](super::Tree).
 
+use super::Tree;
 use super::commit_leaves::{
     Changed, Fences, Latched, Later, change_leaf, first_without_room, is_leaf_of, is_shown,
     place_of,
@@ -91,6 +92,37 @@ struct Full {
     at: usize,
 }
 
+/// How far the search for leaves has come.
+#[derive(Default)]
+struct Sought {
+    write: usize,
+    read: usize,
+    /// The upper fence of a leaf behind which the interval goes on that is `read`.
+    fence: Option<Vec<u8>>,
+}
+
+impl Sought {
+    /// Where the next leaf is, and whether it is wanted for a change; `None`: these were all.
+    fn next<'s, 'c: 's, P: PagePool>(
+        &'s self,
+        writes: &'c [Write<'c, P>],
+        reads: &'c [Read<'c, P>],
+    ) -> Option<(&'c Tree<P>, Target<'s>, bool)> {
+        let wanted = (writes.get(self.write), reads.get(self.read));
+        match (wanted, &self.fence) {
+            ((_, Some(next)), Some(fence)) => Some((next.tree, Target::Above(fence), false)),
+            ((Some(next), Some(other)), _)
+                if (next.tree.id(), next.key) <= (other.tree.id(), other.first_key()) =>
+            {
+                Some((next.tree, Target::Key(next.key), true))
+            }
+            ((_, Some(next)), _) => Some((next.tree, Target::Key(next.first_key()), false)),
+            ((Some(next), None), _) => Some((next.tree, Target::Key(next.key), true)),
+            ((None, None), _) => None,
+        }
+    }
+}
+
 struct Commit<'c, P: PagePool> {
     stroke: Stroke,
     writes: &'c [Write<'c, P>],
@@ -98,6 +130,8 @@ struct Commit<'c, P: PagePool> {
     pool: &'c P,
     waiting: &'c Waiting<'c>,
     leaves: Vec<Found<'c, P>>,
+    /// Where the search goes on that has met a missing page. The leaves before that are held, and whoever latches one sees whether it has changed.
+    sought: Option<Sought>,
     /// The root of the tree in which a leaf is being looked for.
     root: PageId,
     /// A page was missing: leaves are held.
@@ -136,6 +170,7 @@ impl Stroke {
             pool,
             waiting,
             leaves: Vec::with_capacity(self.most_leaves.min(writes.len())),
+            sought: None,
             root: first.tree.root,
             is_held: false,
             met: false,
@@ -181,7 +216,9 @@ impl<'c, P: PagePool> Commit<'c, P> {
             self.is_held = false;
         }
         self.met |= matches!(stop, Stop::Restart(Restart::Conflict));
-        if matches!(stop, Stop::Restart(Restart::Absent(_))) && !self.is_held {
+        if matches!(stop, Stop::Restart(Restart::Absent(_))) && self.is_held {
+            self.read_on(retry)?;
+        } else if matches!(stop, Stop::Restart(Restart::Absent(_))) {
             self.is_held = true;
             // Reading ahead takes a place of its own: who has one and waits for another may wait for ever.
             retry.session.let_go();
@@ -201,15 +238,30 @@ impl<'c, P: PagePool> Commit<'c, P> {
         self.read_set.map_or(&[], |set| set.reads)
     }
 
-    /// Reads the leaves, many at a time. No more than may be held.
+    /// Reads the leaves of single keys, many at a time. No more than may be held.
     fn read_ahead(&self) -> Result<()> {
-        for of_tree in self.writes.chunk_by(|a, b| a.tree.id() == b.tree.id()) {
+        let writes = self.writes.iter().map(|write| (write.tree, write.key));
+        let reads = self.reads().iter().filter(|read| read.is_key());
+        let keys: Vec<_> = writes.chain(reads.map(|read| (read.tree, read.first_key()))).collect();
+        for of_tree in keys.chunk_by(|a, b| a.0.id() == b.0.id()) {
             for some in of_tree.chunks(self.stroke.most_leaves.max(1)) {
-                let keys: Vec<&[u8]> = some.iter().map(|write| write.key).collect();
-                some[0].tree.get_many(&keys)?;
+                let keys: Vec<&[u8]> = some.iter().map(|(_, key)| *key).collect();
+                some[0].0.get_many(&keys)?;
             }
         }
         Ok(())
+    }
+
+    /// Reads the next leaves of the interval in which a page is missing: all of them are needed.
+    fn read_on(&self, retry: &mut Retry<'c, P>) -> Result<()> {
+        let next = self.sought.as_ref().and_then(|at| {
+            let (tree, target, is_of_write) = at.next(self.writes, self.reads())?;
+            Some((tree, target, self.reads().get(at.read).filter(|_| !is_of_write)?))
+        });
+        let Some((tree, target, read)) = next else { return Ok(()) };
+        let mut ids = tree.absent_leaves(target, read.last_key());
+        ids.truncate(self.stroke.most_leaves - self.leaves.len());
+        retry.session.prefetch(&ids, Access::Point)
     }
 
     /// Splits the leaves that do not take all their changes: all of them before the next try, which looks at every leaf.
@@ -269,29 +321,34 @@ impl<'c, P: PagePool> Commit<'c, P> {
         }
     }
 
-    /// Finds the leaves, in the order of trees and keys. `false`: there are too many.
+    /// Finds the leaves, in the order of trees and keys; behind a page that was missing it goes on. `false`: there are too many.
     fn find(&mut self, mut retry: Option<&mut Retry<'c, P>>) -> Result<bool, Stop> {
-        self.leaves.clear();
+        loop {
+            let (goes_on, sought) = (self.sought.is_some(), self.sought.take());
+            let mut at = sought.unwrap_or_else(|| {
+                self.leaves.clear();
+                Sought::default()
+            });
+            let found = self.find_from(&mut at, retry.as_deref_mut());
+            if self.is_held && matches!(found, Err(Stop::Restart(Restart::Absent(_)))) {
+                self.sought = Some(at);
+            }
+            // While pages were read others may have changed: by now all are there, so that a second look takes no time.
+            let is_old = |leaf: &Found<'c, P>| leaf.page.validate().is_err();
+            if !goes_on || !matches!(found, Ok(true)) || !self.leaves.iter().any(is_old) {
+                return found;
+            }
+        }
+    }
+
+    fn find_from(
+        &mut self,
+        at: &mut Sought,
+        mut retry: Option<&mut Retry<'c, P>>,
+    ) -> Result<bool, Stop> {
         let is_latched = retry.as_ref().is_some_and(|retry| retry.is_latched());
         let (writes, reads) = (self.writes, self.reads());
-        let (mut write, mut read) = (0, 0);
-        // The upper fence of a leaf behind which the interval goes on that is `read`.
-        let mut fence: Option<Vec<u8>> = None;
-        loop {
-            let wanted = (writes.get(write), reads.get(read));
-            let (tree, target, is_of_write) = match wanted {
-                (None, None) => return Ok(true),
-                (_, Some(next)) if fence.is_some() => {
-                    (next.tree, Target::Above(fence.as_deref().unwrap_or_default()), false)
-                }
-                (Some(next), Some(other))
-                    if (next.tree.id(), next.key) <= (other.tree.id(), other.first_key()) =>
-                {
-                    (next.tree, Target::Key(next.key), true)
-                }
-                (_, Some(next)) => (next.tree, Target::Key(next.first_key()), false),
-                (Some(next), None) => (next.tree, Target::Key(next.key), true),
-            };
+        while let Some((tree, target, is_of_write)) = at.next(writes, reads) {
             if self.leaves.len() == self.stroke.most_leaves {
                 return Ok(false);
             }
@@ -315,12 +372,13 @@ impl<'c, P: PagePool> Commit<'c, P> {
                 next.tree.id() == tree.id() && node.is_within_upper(next.key)
             };
             // The one that it was found for is there, as far as the version of the page goes.
+            let Sought { write, read, .. } = *at;
             let sure = write + usize::from(is_of_write);
             let end = sure + writes[sure..].iter().take_while(is_here).count();
             let (mut read_end, mut goes_on) = (read, None);
             while let Some(next) = reads.get(read_end)
                 && next.tree.id() == tree.id()
-                && (read_end == read && fence.is_some() || next.begins_in(&node))
+                && (read_end == read && at.fence.is_some() || next.begins_in(&node))
             {
                 read_end += 1;
                 if !next.ends_in(&node) {
@@ -334,7 +392,7 @@ impl<'c, P: PagePool> Commit<'c, P> {
             let ahead = (is_latched && read_end > read)
                 .then(|| Box::new(Ahead { fences: Fences::of(&node), from_file: Vec::new() }));
             // The leaf is at hand now. Who waits for it looks at it anew.
-            let at = match &writes[write..end] {
+            let place = match &writes[write..end] {
                 [one] if !is_latched => place_of(&leaf, one),
                 _ => None,
             };
@@ -345,11 +403,13 @@ impl<'c, P: PagePool> Commit<'c, P> {
                 // It was there; it is now.
                 page.validate()?;
             }
-            self.leaves.push(Found { page, writes: write..end, reads: read..read_end, at, ahead });
-            write = end;
-            read = if goes_on.is_some() { read_end - 1 } else { read_end };
-            fence = goes_on;
+            let (writes, reads) = (write..end, read..read_end);
+            self.leaves.push(Found { page, writes, reads, at: place, ahead });
+            at.write = end;
+            at.read = if goes_on.is_some() { read_end - 1 } else { read_end };
+            at.fence = goes_on;
         }
+        Ok(true)
     }
 
     /// Shows of each leaf that it has what was read of it, as long as its version is the one that was looked at.

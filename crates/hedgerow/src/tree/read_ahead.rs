@@ -225,6 +225,27 @@ impl ReadAhead {
     }
 }
 
+impl<P: Pages> Tree<P> {
+    /// The absent ones of a window of leaves: from that for `target` on, as far as they have one parent, and up to that for `bound`, if there is one. For
+    /// who will come to all of them. A hint: where somebody interferes there are none.
+    pub(super) fn absent_leaves(&self, target: Target<'_>, bound: Option<&[u8]>) -> Vec<PageId> {
+        let look = || -> Result<Vec<PageId>, Restart> {
+            let parent = self.reach(target, 1)?;
+            let node = Node::new(parent.page.bytes());
+            let last = match bound.filter(|bound| node.covers(bound)) {
+                Some(bound) => node.child_for(bound).index,
+                None => node.count(),
+            };
+            let window = (target.child(&node).index..=last).take(WINDOW_MAX);
+            let ids = window.map(|index| node.child_at(index));
+            let absent = ids.filter(|&id| self.pool.translate(id).is_none()).collect();
+            parent.page.validate()?;
+            Ok(if parent.level == 1 { absent } else { Vec::new() })
+        };
+        look().unwrap_or_default()
+    }
+}
+
 /// The index beside one, in a direction.
 pub(super) fn beside(index: usize, forward: bool) -> Option<usize> {
     if forward { index.checked_add(1) } else { index.checked_sub(1) }

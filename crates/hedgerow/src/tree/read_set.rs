@@ -135,6 +135,19 @@ impl<'c, P: Pages> Read<'c, P> {
         }
     }
 
+    /// A key at or above all keys of the interval; `None`: it has no end.
+    pub(super) fn last_key(&self) -> Option<&'c [u8]> {
+        match self.upper {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        }
+    }
+
+    /// Whether it is a single key.
+    pub(super) fn is_key(&self) -> bool {
+        matches!((self.lower, self.upper), (Bound::Included(low), Bound::Included(high)) if low == high)
+    }
+
     /// Whether the interval begins in a node that is not to the right of its beginning.
     pub(super) fn begins_in<B: PageBytes>(&self, node: &Node<B>) -> bool {
         node.is_within_upper(self.first_key())

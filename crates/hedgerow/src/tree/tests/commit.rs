@@ -1,9 +1,11 @@
 //! Commits at one stroke: against a map, under threads, where leaves have no room, and when a thread unwinds.
 
-use super::super::{Stroke, Tree, Write, piece_bytes};
+use super::super::{
+    AskFile, Fences, FromFile, Judge, Read, ReadSet, Stroke, Tree, Write, piece_bytes,
+};
 use super::model::{Model, compare, random_value};
-use super::{TINY_PAGE, assert_clean, policies, random_key};
-use crate::error::{ErrorKind, Result};
+use super::{TINY_PAGE, assert_clean, evict, of_leaves, policies, random_key};
+use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Leaf, LeafPolicy};
 use crate::page::header;
 use crate::testing::MemoryPool;
@@ -15,6 +17,7 @@ use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::{self, SplitMix64};
 use hedgerow_sync::primitive::thread;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -29,14 +32,17 @@ fn tiny() -> Logged {
     logged(MemoryPool::new(TINY_PAGE, 1 << 16), LeafPolicy::default())
 }
 
+fn writes_of<'w>(tree: &'w Logged, changes: &'w Changes) -> Vec<Write<'w, MemoryPool>> {
+    changes.iter().map(|(key, value)| Write { tree, key, value: value.as_deref() }).collect()
+}
+
 fn commit_within(
     tree: &Logged,
     changes: &Changes,
     most_leaves: usize,
     waiting: &Waiting<'_>,
 ) -> Result<Option<Lsn>> {
-    let writes: Vec<Write<'_, _>> =
-        changes.iter().map(|(key, value)| Write { tree, key, value: value.as_deref() }).collect();
+    let writes = writes_of(tree, changes);
     let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves };
     stroke.make(&writes, None, waiting)
 }
@@ -250,5 +256,103 @@ fn nobody_sees_half_of_a_commit() {
     }
     writer.join().unwrap();
     disturber.join().unwrap();
+    assert_clean(&tree);
+}
+
+/// What was read is unchanged if no leaf of it has a change above this LSN.
+struct UpTo(Lsn);
+
+impl Judge<MemoryPool> for UpTo {
+    fn is_as_it_was(&self, _: &Logged, stamp: Lsn) -> bool {
+        stamp <= self.0
+    }
+
+    fn read_ahead(&self, _: &Read<'_, MemoryPool>, _: &Fences) -> Result<Option<FromFile>> {
+        Ok(None)
+    }
+
+    fn compare(&self, _: &[u8], read: &Read<'_, MemoryPool>, _: AskFile<'_>) -> Result<bool> {
+        Err(Error::conflicting(read.tree.id(), b""))
+    }
+}
+
+/// Makes changes, if nothing of these intervals has changed since.
+fn make_if_unchanged(
+    tree: &Logged,
+    changes: &Changes,
+    intervals: &[(Bound<&[u8]>, Bound<&[u8]>)],
+    since: Lsn,
+    most_leaves: usize,
+) -> Result<Option<Lsn>> {
+    let writes = writes_of(tree, changes);
+    let reads: Vec<_> =
+        intervals.iter().map(|&(lower, upper)| Read { tree, lower, upper }).collect();
+    let set = ReadSet { reads: &reads, judge: &UpTo(since) };
+    let stroke = Stroke { id: commit_id(1), log_bytes: piece_bytes(&writes), most_leaves };
+    stroke.make(&writes, Some(&set), &Waiting::Forever)
+}
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+
+/// It began again at the first leaf for each that was absent, and read them one by one.
+#[test]
+fn a_commit_that_has_read_many_leaves_looks_at_each_a_few_times_however_many_have_to_be_read() {
+    let cost = |leaves: usize| {
+        let (tree, ids) = of_leaves(leaves);
+        evict(&tree, ids);
+        let (looks, reads) = (tree.pool().looks(), tree.pool().reads());
+        let changes: Changes = [(vec![0, 0, 0, 9], Some(vec![2; 60]))].into();
+        let lsn = tree.pool().appended();
+        let made = make_if_unchanged(&tree, &changes, &[ALL], lsn, usize::MAX).unwrap();
+        assert_eq!(made, Some(tree.pool().appended()));
+        assert_eq!(tree.get(&[0, 0, 0, 9]).unwrap().as_deref(), Some(&[2; 60][..]));
+        (tree.pool().looks() - looks, tree.pool().reads() - reads)
+    };
+    let (few, many) = (cost(500), cost(1000));
+    println!("{few:?} and {many:?} looks and reads");
+    assert!(many.0 < 3 * few.0, "{few:?}, {many:?}");
+    assert!(many.1 < 1000 / 8, "{many:?}");
+}
+
+/// Two threads count together, and have read all of the tree, whose pages come and go and are split and merged. No step is lost: a leaf that was found
+/// before another one had to be read is looked at again.
+#[test]
+fn what_changes_while_other_leaves_are_read_is_noticed() {
+    const ROUNDS: u32 = 200;
+    let seed = crate::testing::environment::fresh_seed();
+    let pool = MemoryPool::with_absences(TINY_PAGE, 1 << 16, 12, seed);
+    let tree = Arc::new(logged(pool, LeafPolicy::default()));
+    for number in 0..300_u32 {
+        tree.put(&number.to_be_bytes(), &0_u32.to_be_bytes()).unwrap();
+    }
+    let key = |number: u32| number.to_be_bytes().to_vec();
+    let count = |tree: Arc<Logged>, first: u32| {
+        move || {
+            for round in 0..ROUNDS {
+                loop {
+                    let since = tree.pool().appended();
+                    let found = tree.get(&7_u32.to_be_bytes()).unwrap().unwrap();
+                    let next = u32::from_be_bytes(found[..].try_into().unwrap()) + 1;
+                    // Ten records come, and go again.
+                    let at = first + round / 20 % 2 * 100 + round % 10;
+                    let comes = (round / 10 % 2 == 0).then(|| vec![3; 120]);
+                    let changes: Changes =
+                        [(key(7), Some(next.to_be_bytes().to_vec())), (key(at), comes)].into();
+                    match make_if_unchanged(&tree, &changes, &[ALL], since, usize::MAX) {
+                        Ok(made) => break assert!(made.is_some()),
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}"),
+                    }
+                }
+            }
+        }
+    };
+    let threads = [1000, 2000]
+        .map(|first| thread::spawn_named("counts", count(tree.clone(), first)).unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let found = tree.get(&7_u32.to_be_bytes()).unwrap().unwrap();
+    assert_eq!(u32::from_be_bytes(found[..].try_into().unwrap()), 2 * ROUNDS);
+    assert!(tree.pool().faults() > 100, "{}", tree.pool().faults());
     assert_clean(&tree);
 }

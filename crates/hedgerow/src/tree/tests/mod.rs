@@ -25,9 +25,10 @@ mod windows;
 use super::Tree;
 use crate::node::{LeafLayout, LeafPolicy, rung};
 use crate::testing::MemoryPool;
-use crate::types::TreeId;
+use crate::types::{PageId, TreeId};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::SplitMix64;
+use std::collections::BTreeSet;
 
 /// The smallest pages: a handful of records each, so that all structure changes happen all the time.
 const TINY_PAGE: usize = 512;
@@ -49,6 +50,25 @@ fn tiny() -> Tree<MemoryPool> {
 fn absent(one_in: u64, seed: u64) -> Tree<MemoryPool> {
     let pool = Arc::new(MemoryPool::with_absences(TINY_PAGE, 1 << 16, one_in, seed));
     Tree::create(pool, TreeId(7)).unwrap()
+}
+
+/// A tree of more than so many leaves, and their ids; its keys are the numbers from 0 on. Pages are absent when they are evicted, and else are not.
+fn of_leaves(leaves: usize) -> (Tree<MemoryPool>, BTreeSet<PageId>) {
+    let pool = MemoryPool::with_absences(TINY_PAGE, 1 << 16, u64::MAX, 1);
+    let tree = Tree::create(Arc::new(pool), TreeId(7)).unwrap().with_log();
+    let mut ids = BTreeSet::new();
+    for number in 0_u32.. {
+        tree.put(&number.to_be_bytes(), &[1; 60]).unwrap();
+        ids.insert(tree.leaf_for(&number.to_be_bytes()).ok().unwrap().id());
+        if ids.len() > leaves {
+            break;
+        }
+    }
+    (tree, ids)
+}
+
+fn evict(tree: &Tree<MemoryPool>, ids: BTreeSet<PageId>) {
+    assert!(ids.iter().all(|id| tree.pool().evict(*id)), "nobody uses them");
 }
 
 fn assert_clean(tree: &Tree<MemoryPool>) {
