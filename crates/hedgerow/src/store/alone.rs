@@ -4,7 +4,8 @@
 //!
 //! 1. The turn is taken: one runs alone at a time, and meanwhile no keyspace is created, dropped or renamed, and no large value is moved. Those
 //!    who do so take locks that a checkpoint needs, so they pass here *before* their locks, and not at the gate behind them.
-//! 2. Leaves are read, so that damage is met before anything is done. Room on the disk and in the log is had.
+//! 2. Leaves are read, so that damage is met before anything is done, and what was read is compared: most conflicts are found, and most pages
+//!    brought into memory, while others go on. Room on the disk and in the log is had.
 //! 3. A checkpoint is taken, so that the next one is short. The gate is closed: who changes records waits there, and those inside are waited for.
 //! 4. A checkpoint is taken and pinned. From then on everybody who reads a leaf with a younger stamp reads that checkpoint.
 //! 5. What was read is shown to be unchanged.
@@ -136,6 +137,7 @@ impl Shared {
         let turn = self.turn.take(waiting)?;
         let mut underway = Underway::begin(self, waiting)?;
         self.read_before(changes)?;
+        read_set.map_or(Ok(()), BatchReads::check)?;
         let room = self.room_for_batch(log, changes, bytes, waiting)?;
         // Most of what is dirty is written beside writers.
         drop(self.pin()?);

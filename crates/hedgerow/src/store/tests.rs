@@ -1,5 +1,6 @@
 //! Stores from within: what is forged in them, and what is in the way of an opening, a creation or a checkpoint.
 
+mod alone;
 mod books;
 mod catalogue;
 mod checkpoint;

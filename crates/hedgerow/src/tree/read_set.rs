@@ -8,6 +8,7 @@
 use super::Tree;
 use super::commit_leaves::Fences;
 use super::descend::{Target, plain};
+use super::leaf_walk::{Beyond, LeafWalk};
 use crate::error::Result;
 use crate::node::Node;
 use crate::page::Pages;
@@ -95,19 +96,20 @@ pub enum AskFile<'a> {
 }
 
 impl<P: Pages> ReadSet<'_, P> {
-    /// Shows that all of it is unchanged, leaf by leaf, while nobody changes records.
+    /// Shows that all of it is unchanged, leaf by leaf; while others change records, that it was when a leaf was looked at. Leaves are read ahead.
     ///
     /// Errors: `Conflict`; those of reads, and of reading old versions.
     pub fn check(&self) -> Result<()> {
         let Some(first) = self.reads.first() else { return Ok(()) };
-        let mut leaf = first.tree.leaf_records();
+        let (mut leaf, mut walk) = (first.tree.leaf_records(), LeafWalk::default());
         // The tree of the leaf that there is a copy of.
         let mut copied: Option<TreeId> = None;
         let mut fence = Vec::new();
         for read in self.reads {
             let id = read.tree.id();
             if copied != Some(id) || !leaf.covers(read.first_key()) {
-                read.tree.copy_records(Target::Key(read.first_key()), &mut leaf)?;
+                let target = Target::Key(read.first_key());
+                read.tree.copy_first_records(target, &mut walk, &mut leaf)?;
                 copied = Some(id);
             }
             loop {
@@ -119,7 +121,8 @@ impl<P: Pages> ReadSet<'_, P> {
                 }
                 fence.clear();
                 leaf.append_upper_fence(&mut fence);
-                read.tree.copy_records(Target::Above(&fence), &mut leaf)?;
+                let beyond = Beyond { fence: &fence, forward: true, bound: read.last_key() };
+                read.tree.copy_next_records(beyond, &mut walk, &mut leaf)?;
             }
         }
         Ok(())
