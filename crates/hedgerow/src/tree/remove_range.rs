@@ -2,7 +2,7 @@
 //!
 //! One leaf at a time is latched, cleared of the range, and unlatched; the log gets one record for it, under the latch:
 //! the part of the range that the leaf has. If snapshots need more of its records than there is room for at a time, the leaf is
-//! cleared in several parts. So reads, writes and log are a matter of pages, not of records. A leaf
+//! cleared in several parts. So reads, writes and log are a matter of pages, not of records. Leaves that are not in memory are read many at a time. A leaf
 //! that is left too empty is merged before the next one is looked at, so that the pages of a large range are freed on the
 //! way and never written.
 //!
@@ -10,12 +10,13 @@
 //! Thread-safety: as for [`Tree`].
 
 use super::Tree;
+use super::descend::Target;
 use super::retry::{Retry, Stop};
 use super::sparse::is_sparse;
 use crate::error::Result;
 use crate::large::is_stored_form;
 use crate::node::{Leaf, LeafMut, plain_leaf};
-use crate::page::{Access, EpochStay, PagePool, Restart};
+use crate::page::{Access, EpochStay, PagePool, PoolSession, Restart};
 use crate::types::Purpose;
 use crate::versions::cells_of_change;
 use crate::wal::{RECORD_HEADER_BYTES, Record};
@@ -54,7 +55,13 @@ impl<P: PagePool> Tree<P> {
             let cleared = loop {
                 match self.clear_leaf(&from, to.as_deref(), &mut retry) {
                     Ok(cleared) => break cleared,
-                    Err(stop) => retry.after(stop)?,
+                    Err(stop) => {
+                        if matches!(stop, Stop::Restart(Restart::Absent(_))) {
+                            let ids = self.absent_leaves(Target::Key(&from), to.as_deref());
+                            retry.session.prefetch(&ids, Access::Scan)?;
+                        }
+                        retry.after(stop)?;
+                    }
                 }
             };
             removed += cleared.removed;

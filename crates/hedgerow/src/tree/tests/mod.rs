@@ -17,6 +17,7 @@ mod layouts;
 mod longest_bounds;
 mod model;
 mod overtaken;
+mod ranges;
 mod search_by;
 mod smallest;
 mod stamps;
