@@ -1,6 +1,6 @@
 //! A walk over all pages of a tree, in key order, while others read and write it.
 //!
-//! Each page is copied out under validation and shown to a visitor together with what its parent says
+//! Each page is copied out under validation, or after conflicts under its shared latch, and shown to a visitor together with what its parent says
 //! about it. Inner nodes are shown before their children. When a parent changes during the walk, it
 //! starts over at the root and passes over all that lies at or below the last finished leaf; inner
 //! nodes on the way are then shown again, marked as such.
@@ -13,7 +13,7 @@ use super::retry::Retry;
 use super::{MAX_LEVELS, Tree};
 use crate::error::{Error, Result};
 use crate::page::header::{self, PageKind};
-use crate::page::{Access, OptimisticPage, PageMark, Pages, PoolSession, Restart};
+use crate::page::{Access, OptimisticPage, PageMark, Pages, PoolSession, Restart, SharedPage};
 use crate::types::PageId;
 use hedgerow_sync::optimistic::PageBytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,9 @@ impl<P: Pages> Tree<P> {
         let mut done = Done::default();
         loop {
             let before = done.through.clone();
-            let Err(restart) = self.walk_from_root(&mut done, visit) else { return Ok(()) };
+            let Err(restart) = self.walk_from_root(&mut done, &mut retry, visit) else {
+                return Ok(());
+            };
             if done.through != before {
                 // There was progress: interference is no reason to give up, and what was faulted for
                 // the leaves behind need not stay.
@@ -121,10 +123,10 @@ impl<P: Pages> Tree<P> {
     fn walk_from_root(
         &self,
         done: &mut Done,
+        retry: &mut Retry<'_, P>,
         visit: &mut dyn FnMut(Visit<'_>) -> Go,
     ) -> Result<(), Restart> {
-        let (root, _) = self.open_root()?;
-        let bytes = self.copy_page(&root)?;
+        let (root, bytes) = self.copy_at(self.root, retry, &|| Ok(self.open_root()?.0))?;
         let level = plain(&bytes).level();
         let again = done.shows(self.root, level);
         let go = visit(Visit {
@@ -139,7 +141,7 @@ impl<P: Pages> Tree<P> {
             return Ok(());
         }
         let step = Step { mark: root.mark(), bytes, lower: None, upper: None };
-        self.walk_children(&step, level, done, visit)
+        self.walk_children(&step, level, done, retry, visit)
     }
 
     fn walk_children(
@@ -147,6 +149,7 @@ impl<P: Pages> Tree<P> {
         parent: &Step,
         level: u8,
         done: &mut Done,
+        retry: &mut Retry<'_, P>,
         visit: &mut dyn FnMut(Visit<'_>) -> Go,
     ) -> Result<(), Restart> {
         debug_assert!(level > 0 && level < MAX_LEVELS);
@@ -172,9 +175,12 @@ impl<P: Pages> Tree<P> {
                 finish(done, upper);
                 continue;
             }
-            let page = OptimisticPage::resume(&*self.pool, parent.mark)
-                .and_then(|parent| OptimisticPage::open(&*self.pool, id, Some(&parent)))
-                .inspect_err(|restart| match restart {
+            let open = || {
+                let parent = OptimisticPage::resume(&*self.pool, parent.mark)?;
+                OptimisticPage::open(&*self.pool, id, Some(&parent))
+            };
+            let (page, bytes) =
+                self.copy_at(id, retry, &open).inspect_err(|restart| match restart {
                     Restart::Absent(_) => {
                         let next = (index..=count).take(AHEAD_MAX).map(|i| node.child_at(i));
                         done.ahead.extend(next.filter(|&id| self.pool.translate(id).is_none()));
@@ -182,7 +188,6 @@ impl<P: Pages> Tree<P> {
                     Restart::Corrupt(_) => done.impossible = Some(id),
                     Restart::Conflict | Restart::Foreign(_) | Restart::Owed | Restart::Gated => {}
                 })?;
-            let bytes = self.copy_page(&page)?;
             let again = done.shows(id, level - 1);
             let go = visit(Visit {
                 id,
@@ -196,7 +201,7 @@ impl<P: Pages> Tree<P> {
             // A page that is not what its parent says is never taken for an inner node.
             if go == Go::Down && level > 1 && fits(&bytes, level - 1) {
                 let step = Step { mark: page.mark(), bytes, lower, upper: upper.clone() };
-                self.walk_children(&step, level - 1, done, visit)?;
+                self.walk_children(&step, level - 1, done, retry, visit)?;
             }
             if done.ended {
                 return Ok(());
@@ -204,6 +209,29 @@ impl<P: Pages> Tree<P> {
             finish(done, upper);
         }
         Ok(())
+    }
+
+    /// A page that `open` opens, and a validated copy of it. After conflicts nobody changes it meanwhile: writers would not let a copy of a hot leaf
+    /// come to its end.
+    fn copy_at<'p>(
+        &'p self,
+        id: PageId,
+        retry: &mut Retry<'_, P>,
+        open: &dyn Fn() -> Result<OptimisticPage<'p, P>, Restart>,
+    ) -> Result<(OptimisticPage<'p, P>, Box<[u8]>), Restart> {
+        let copy = || {
+            let page = open()?;
+            Ok((page, self.copy_page(&page)?))
+        };
+        match copy() {
+            Err(Restart::Conflict) if retry.is_latched() => {
+                let patience = retry.patience();
+                // What is found is only believed if the parent still names it, which `open` looks at.
+                let _latched = SharedPage::wait(&*self.pool, id, &mut || patience.is_left())?;
+                copy()
+            }
+            copied => copied,
+        }
     }
 
     /// A validated copy of a page.

@@ -5,13 +5,15 @@ use super::super::{ContentionSplit, Swap, Tree};
 use super::{absent, assert_clean, tiny};
 use crate::page::{FrameHead, Frames};
 use crate::testing::MemoryPool;
-use crate::types::PageId;
+use crate::types::{PageId, TreeId};
+use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicU64, Ordering};
 use hedgerow_sync::primitive::hint::spin_loop;
 use hedgerow_sync::primitive::random::SplitMix64;
-use hedgerow_sync::primitive::thread::{JoinHandle, spawn_named};
+use hedgerow_sync::primitive::thread::{JoinHandle, sleep, spawn_named, yield_now};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 type TinyTree = Tree<MemoryPool>;
 
@@ -231,6 +233,45 @@ fn threads_see_only_truth_while_pages_come_and_go() {
 #[test]
 fn threads_see_only_truth_while_latches_are_held_against_them() {
     run(tiny(), 8_000, crate::testing::environment::fresh_seed(), true);
+}
+
+/// Somebody who changes a leaf all the time leaves no moment in which it could be copied without a latch.
+#[test]
+fn a_walk_over_all_pages_copies_a_leaf_that_changes_all_the_time() {
+    for records in [10_u32, 3_000] {
+        let pool = Arc::new(MemoryPool::new(1 << 16, 64));
+        let tree = Tree::create(pool, TreeId(7)).unwrap();
+        for number in 0..records {
+            tree.put(&number.to_be_bytes(), &[1; 100]).unwrap();
+        }
+        // The root itself, or the second leaf.
+        let hot = tree.leaf_for(&(records / 2).to_be_bytes()).ok().unwrap().id();
+        assert_eq!(hot == tree.root(), records == 10);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let changes = {
+            let (tree, is_over) = (tree.clone(), is_over.clone());
+            start("changes", move || {
+                let frame = tree.pool().translate(hot).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    let latch = tree.pool().head(frame).latch().exclusive();
+                    sleep(Duration::from_millis(2));
+                    drop(latch);
+                }
+            })
+        };
+        let frame = tree.pool().translate(hot).unwrap();
+        while !tree.pool().head(frame).latch().is_exclusive() {
+            yield_now();
+        }
+        let bounded = tree.clone().with_wait(Wait::For(Duration::from_secs(2)));
+        let counted = (0..5).map(|_| bounded.stats().map(|stats| stats.records()));
+        let counted: Vec<_> = counted.collect();
+        is_over.store(true, Ordering::Relaxed);
+        changes.join().unwrap();
+        for count in counted {
+            assert_eq!(count.unwrap(), u64::from(records));
+        }
+    }
 }
 
 #[test]
