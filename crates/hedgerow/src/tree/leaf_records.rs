@@ -39,14 +39,9 @@ impl<P: Pages> Tree<P> {
         records
     }
 
-    /// Copies the leaf at `target` into `to`.
+    /// Copies the leaf at `target` into `to`, where a walk from leaf to leaf begins.
     ///
     /// Errors: those of [`Tree::get`]; then there is nothing of use in `to`.
-    pub fn copy_records(&self, target: Target<'_>, to: &mut LeafRecords) -> Result<()> {
-        self.copy_leaf(target, &mut to.page).map(drop)
-    }
-
-    /// [`Self::copy_records`], where a walk from leaf to leaf begins.
     pub fn copy_first_records(
         &self,
         target: Target<'_>,
@@ -59,7 +54,7 @@ impl<P: Pages> Tree<P> {
 
     /// Copies the leaf that comes next on a walk into `to`. Leaves that are not in memory are read ahead.
     ///
-    /// Errors: as for [`Self::copy_records`]; the walk is to be forgotten then.
+    /// Errors: as for [`Self::copy_first_records`]; the walk is to be forgotten then.
     pub fn copy_next_records(
         &self,
         beyond: Beyond<'_>,
