@@ -14,6 +14,7 @@
 //! the last. Thread-safety: `Send + Sync`; bytes follow the rules of [`hedgerow::internals::page::guard`].
 
 use hedgerow::internals::error::{Error, ErrorKind, Result, Signal};
+use hedgerow::internals::node::plain_leaf;
 use hedgerow::internals::page::header;
 use hedgerow::internals::page::{
     Access, Adaptation, Contention, ContentionCounters, EpochStay, ExclusivePage, FrameHead,
@@ -62,6 +63,8 @@ pub struct MemoryPool {
     frames: Box<[Frame]>,
     ids: Mutex<Ids>,
     given_out: AtomicU64,
+    /// Records of leaves that were freed, which another one has by then.
+    moved: AtomicU64,
     /// Changes that were appended to the log, which is none.
     appended: AtomicU64,
     /// Changes of pages until one panics, if any does.
@@ -101,6 +104,7 @@ impl MemoryPool {
             frames: (0..frames).map(frame).collect(),
             ids: Mutex::new(Ids { free: Vec::new(), next: PageId::CATALOGUE_ROOT }),
             given_out: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
             appended: AtomicU64::new(0),
             panics_in: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
@@ -134,6 +138,11 @@ impl MemoryPool {
     /// Pages that are given out and not freed.
     pub fn pages(&self) -> u64 {
         self.given_out.load(Ordering::Relaxed)
+    }
+
+    /// Records that leaves had which were freed: merges have moved them.
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
     }
 
     /// Changes that were appended so far: the LSN of the last one.
@@ -340,6 +349,10 @@ impl Pages for MemoryPool {
 
     fn free(&self, mut page: ExclusivePage<'_, Self>, epoch: Epoch) {
         let id = page.id();
+        if header::level(page.bytes()) == 0 {
+            let records = plain_leaf(page.bytes()).count() as u64;
+            self.moved.fetch_add(records, Ordering::Relaxed);
+        }
         header::initialise(page.write(epoch), id, TreeId(0));
         let (frame, id, guard) = page.into_guard();
         self.frames[frame.0 as usize].page.store(PageId::NONE.0, Ordering::Relaxed);

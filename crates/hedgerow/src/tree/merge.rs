@@ -59,6 +59,8 @@ pub(super) enum Side {
 enum Look {
     /// Either, if it is sparse.
     Sparse,
+    /// The left one, if it is sparse: what is on the right goes next.
+    Cleared,
     /// The one on that side, if it is an inner node with a single child.
     Lonely(Side),
     /// The right one: both have got the same parent just now.
@@ -95,11 +97,22 @@ impl<P: PagePool> Tree<P> {
         {
             return;
         }
-        self.merge_from(0, key, retry);
+        self.merge_up(0, key, Look::Sparse, retry);
     }
 
-    /// The same, from the node of `level` on the way to `key` on.
-    pub(super) fn merge_from<'p>(&'p self, level: u8, key: &[u8], mut retry: Retry<'p, P>) {
+    /// [`Self::merge_around`] of a leaf that a removal of a range has cleared, which goes on to the right. Of the leaf there all records would be moved,
+    /// and be removed next.
+    pub(super) fn merge_cleared<'p>(&'p self, key: &[u8], retry: Retry<'p, P>) {
+        self.merge_up(0, key, Look::Cleared, retry);
+    }
+
+    /// [`Self::merge_around`], from the node of `level` on the way to `key` on.
+    pub(super) fn merge_from<'p>(&'p self, level: u8, key: &[u8], retry: Retry<'p, P>) {
+        self.merge_up(level, key, Look::Sparse, retry);
+    }
+
+    /// The same, from the node of `level` on, with a look of its own at the leaf.
+    fn merge_up<'p>(&'p self, level: u8, key: &[u8], of_leaf: Look, mut retry: Retry<'p, P>) {
         // Levels that are to be looked at, a bit each; the lowest first.
         let mut levels = 1_u64 << level;
         let mut tries = 0;
@@ -108,7 +121,8 @@ impl<P: PagePool> Tree<P> {
         while levels != 0 && tries < TRIES {
             let level = levels.trailing_zeros() as u8;
             let rest = levels & (levels - 1);
-            match self.merge_at(seam.as_deref().unwrap_or(key), level, Look::Sparse) {
+            let look = if level == 0 { of_leaf } else { Look::Sparse };
+            match self.merge_at(seam.as_deref().unwrap_or(key), level, look) {
                 Ok(Outcome::Nothing) => levels = rest,
                 // Its child had one child, perhaps.
                 Ok(Outcome::Collapsed) => levels = 1 << (level - 1),
@@ -216,6 +230,7 @@ impl<P: PagePool> Tree<P> {
         let [left, right] = sides;
         let (looks, sides) = match look {
             Look::Sparse => (sparse, [left, right]),
+            Look::Cleared => (sparse, [left, None]),
             Look::Lonely(side) => {
                 let sides = if side == Side::Left { [left, None] } else { [None, right] };
                 (level > 0 && record_count == 0, sides)

@@ -3,8 +3,8 @@
 //! One leaf at a time is latched, cleared of the range, and unlatched; the log gets one record for it, under the latch:
 //! the part of the range that the leaf has. If snapshots need more of its records than there is room for at a time, the leaf is
 //! cleared in several parts. So reads, writes and log are a matter of pages, not of records. Leaves that are not in memory are read many at a time. A leaf
-//! that is left too empty is merged before the next one is looked at, so that the pages of a large range are freed on the
-//! way and never written.
+//! that is left too empty goes to the one before it, and the last one to either neighbour, so that the pages of a large range are freed on the
+//! way and never written, and hardly a record is moved that is removed next.
 //!
 //! It is no atomic step: who reads meanwhile sees a first part of the range gone, and so does a crash.
 //! Thread-safety: as for [`Tree`].
@@ -19,6 +19,7 @@ use crate::node::{Leaf, LeafMut, plain_leaf};
 use crate::page::{Access, EpochStay, PagePool, PoolSession, Restart};
 use crate::types::Purpose;
 use crate::versions::cells_of_change;
+use crate::wait::Waiting;
 use crate::wal::{RECORD_HEADER_BYTES, Record};
 use hedgerow_sync::optimistic::PlainBytes;
 use std::ops::Range;
@@ -45,19 +46,35 @@ impl<P: PagePool> Tree<P> {
     /// Errors: as for all changes; then the records of a first part of the range are gone.
     pub fn remove_range(&self, from: &[u8], to: Option<&[u8]>) -> Result<u64> {
         let to = to.map(|to| self.as_bound(to));
-        let mut next = Some(self.as_bound(from));
-        let mut removed = 0;
         let waiting = self.wait.begin();
+        let mut sparse = None;
+        let removed = self.clear_leaves(self.as_bound(from), to.as_deref(), &waiting, &mut sparse);
+        if let Some(key) = sparse {
+            self.merge_around(&key, Retry::new(&*self.pool, self.root, Access::Scan, &waiting));
+        }
+        removed
+    }
+
+    /// Clears one leaf after the other. One that is left too empty goes to the one before it. `sparse` is where the last of these is, which may have found none.
+    fn clear_leaves(
+        &self,
+        from: Vec<u8>,
+        to: Option<&[u8]>,
+        waiting: &Waiting<'_>,
+        sparse: &mut Option<Vec<u8>>,
+    ) -> Result<u64> {
+        let mut next = Some(from);
+        let mut removed = 0;
         while let Some(from) = next
-            && to.as_ref().is_none_or(|to| from < *to)
+            && to.is_none_or(|to| *from < *to)
         {
-            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
+            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, waiting);
             let cleared = loop {
-                match self.clear_leaf(&from, to.as_deref(), &mut retry) {
+                match self.clear_leaf(&from, to, &mut retry) {
                     Ok(cleared) => break cleared,
                     Err(stop) => {
                         if matches!(stop, Stop::Restart(Restart::Absent(_))) {
-                            let ids = self.absent_leaves(Target::Key(&from), to.as_deref());
+                            let ids = self.absent_leaves(Target::Key(&from), to);
                             retry.session.prefetch(&ids, Access::Scan)?;
                         }
                         retry.after(stop)?;
@@ -67,7 +84,8 @@ impl<P: PagePool> Tree<P> {
             removed += cleared.removed;
             next = cleared.next;
             if cleared.is_sparse {
-                self.merge_around(&from, retry);
+                self.merge_cleared(&from, retry);
+                *sparse = Some(from);
             }
         }
         Ok(removed)
