@@ -48,6 +48,7 @@ struct Absences {
     pins: Box<[AtomicU32]>,
     faults: AtomicU64,
     reads: AtomicU64,
+    holds: Mutex<Vec<usize>>,
 }
 
 /// Page ids at hand.
@@ -131,6 +132,7 @@ impl MemoryPool {
             pins: (0..frames).map(|_| AtomicU32::new(0)).collect(),
             faults: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            holds: Mutex::new(Vec::new()),
         });
         pool
     }
@@ -173,6 +175,11 @@ impl MemoryPool {
     /// Translations of pages that were there, in a pool with absences.
     pub fn looks(&self) -> u64 {
         self.absences.as_ref().map_or(0, |absences| absences.rolls.load(Ordering::Relaxed))
+    }
+
+    /// How many pages sessions have asked to hold since this was called last, in a pool with absences.
+    pub fn take_holds(&self) -> Vec<usize> {
+        self.absences.as_ref().map_or_else(Vec::new, |of| std::mem::take(&mut of.holds.lock()))
     }
 
     /// Makes a page absent, in a pool with absences. `false` if somebody uses it.
@@ -424,6 +431,13 @@ impl<'p> PoolSession<'p, MemoryPool> for MemorySession<'p> {
         } else {
             Err(Error::signalling(Signal::PageFreed, "the page was freed"))
         }
+    }
+
+    fn hold_up_to(&mut self, pages: usize) -> Result<()> {
+        if let Some(absences) = &self.pool.absences {
+            absences.holds.lock().push(pages);
+        }
+        Ok(())
     }
 
     fn prefetch(&mut self, ids: &[PageId], _access: Access) -> Result<()> {

@@ -134,8 +134,9 @@ struct Commit<'c, P: PagePool> {
     sought: Option<Sought>,
     /// The root of the tree in which a leaf is being looked for.
     root: PageId,
-    /// A page was missing: leaves are held.
+    /// A page was missing: leaves are held, this many at most.
     is_held: bool,
+    most_held: usize,
     /// Whether it met another thread.
     met: bool,
     scratch: Vec<u8>,
@@ -173,6 +174,7 @@ impl Stroke {
             sought: None,
             root: first.tree.root,
             is_held: false,
+            most_held: 0,
             met: false,
             scratch: Vec::new(),
             piece: Vec::new(),
@@ -223,12 +225,8 @@ impl<'c, P: PagePool> Commit<'c, P> {
             // Reading ahead takes a place of its own: who has one and waits for another may wait for ever.
             retry.session.let_go();
             self.read_ahead()?;
-            let most = match self.read_set {
-                None => self.writes.len().min(self.stroke.most_leaves),
-                // Nobody knows how many leaves there are in an interval.
-                Some(_) => self.stroke.most_leaves,
-            };
-            retry.session.hold_up_to(most)?;
+            self.most_held = self.expected_leaves();
+            retry.session.hold_up_to(self.most_held)?;
         }
         retry.turn_to(self.root);
         retry.after(stop)
@@ -236,6 +234,12 @@ impl<'c, P: PagePool> Commit<'c, P> {
 
     fn reads(&self) -> &'c [Read<'c, P>] {
         self.read_set.map_or(&[], |set| set.reads)
+    }
+
+    /// Leaves that it has, if each is that of a key: nobody knows how many there are in an interval, and most have one or two.
+    fn expected_leaves(&self) -> usize {
+        let reads = self.reads().iter().map(|read| if read.is_key() { 1 } else { 2 });
+        (self.writes.len() + reads.sum::<usize>()).min(self.stroke.most_leaves)
     }
 
     /// Reads the leaves of single keys, many at a time. No more than may be held.
@@ -351,6 +355,17 @@ impl<'c, P: PagePool> Commit<'c, P> {
         while let Some((tree, target, is_of_write)) = at.next(writes, reads) {
             if self.leaves.len() == self.stroke.most_leaves {
                 return Ok(false);
+            }
+            if let Some(retry) = retry.as_deref_mut()
+                && self.is_held
+                && self.leaves.len() == self.most_held
+            {
+                // An interval has more. Who has places and waits for further ones might wait for ever, so it lets go of all, and begins again.
+                self.most_held = self.stroke.most_leaves;
+                retry.session.hold_up_to(self.most_held)?;
+                self.leaves.clear();
+                *at = Sought::default();
+                continue;
             }
             self.root = tree.root;
             let look = || match target {

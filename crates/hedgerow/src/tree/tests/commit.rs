@@ -276,11 +276,14 @@ impl Judge<MemoryPool> for UpTo {
     }
 }
 
+/// From where to where.
+type Interval<'k> = (Bound<&'k [u8]>, Bound<&'k [u8]>);
+
 /// Makes changes, if nothing of these intervals has changed since.
 fn make_if_unchanged(
     tree: &Logged,
     changes: &Changes,
-    intervals: &[(Bound<&[u8]>, Bound<&[u8]>)],
+    intervals: &[Interval<'_>],
     since: Lsn,
     most_leaves: usize,
 ) -> Result<Option<Lsn>> {
@@ -292,7 +295,7 @@ fn make_if_unchanged(
     stroke.make(&writes, Some(&set), &Waiting::Forever)
 }
 
-const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+const ALL: Interval<'_> = (Bound::Unbounded, Bound::Unbounded);
 
 /// It began again at the first leaf for each that was absent, and read them one by one.
 #[test]
@@ -355,4 +358,31 @@ fn what_changes_while_other_leaves_are_read_is_noticed() {
     assert_eq!(u32::from_be_bytes(found[..].try_into().unwrap()), 2 * ROUNDS);
     assert!(tree.pool().faults() > 100, "{}", tree.pool().faults());
     assert_clean(&tree);
+}
+
+/// While one waits for an eighth of the pool, nobody else reads a page.
+#[test]
+fn a_commit_asks_to_hold_as_many_leaves_as_it_has_keys_and_for_more_only_if_it_has_more() {
+    const MOST: usize = 200;
+    let key = |number: u32| number.to_be_bytes();
+    let (few, many) = ([key(500), key(600), key(900)], [key(100), key(700)]);
+    let included = |key| Bound::Included(key);
+    let of_key = |key| (included(key), included(key));
+    let cases: [(Vec<Interval<'_>>, Vec<usize>); 4] = [
+        (few.iter().map(|key| of_key(&key[..])).collect(), vec![4]),
+        (vec![(included(&few[0][..]), Bound::Excluded(&few[0][..]))], vec![3]),
+        (vec![(included(&many[0][..]), included(&many[1][..]))], vec![3, MOST]),
+        (vec![ALL; 1], vec![3, MOST]),
+    ];
+    for (reads, holds) in cases {
+        let (tree, ids) = of_leaves(300);
+        evict(&tree, ids);
+        tree.pool().take_holds();
+        let changes: Changes = [(vec![0, 0, 0, 9], Some(vec![2; 60]))].into();
+        let made =
+            make_if_unchanged(&tree, &changes, &reads, tree.pool().appended(), MOST).unwrap();
+        assert_eq!(made.is_some(), reads != [ALL], "more leaves than may be");
+        assert_eq!(tree.pool().take_holds(), holds, "{reads:?}");
+        assert_clean(&tree);
+    }
 }
