@@ -2,5 +2,5 @@
 
 mod ends;
 mod given_up;
-mod stalled;
+pub(super) mod stalled;
 mod waiting;

@@ -1,13 +1,15 @@
 //! Iteration where records may have long keys: a tree's cursor, and the key at which it stands in a head.
 //!
 //! A tree's cursor goes by labels, and labels change when records move. So what is remembered of a place within a head is the key. At each
-//! record the count of moves is looked at; if it has changed since the cursor was placed, the key is looked up again. Between two looks no record
+//! record the count of moves is looked at; if it has changed since the cursor was placed, the key is looked up again. If it goes on to change, the step keeps
+//! records from moving in the end ([`Settling`]). Between two looks no record
 //! has moved, so all leaves that the cursor has read since have them in one order. Beside that, a record that is not on the right side of the key is passed over.
 //!
 //! Outside of a head the tree's place is good, because moves stay within one, but for a fence among a head's labels: records may move over it after the leaf before it was
 //! copied. The cursor stops there, and if the count of moves has changed it goes back to the edge of the head. Used by one thread at a time.
 
 use super::find::Place;
+use super::locks::Still;
 use super::{Cut, EDGES, REST_LEN_BYTES, is_long, split_payload, with_label};
 use crate::buffer::BufferPool;
 use crate::database::inner::Inner;
@@ -16,6 +18,7 @@ use crate::error::Result;
 use crate::large::{Stored, is_stored_form, read_stored};
 use crate::store::PoolTree;
 use crate::tree::{self, Passed};
+use crate::wait::Waiting;
 use std::cmp::Ordering;
 
 /// The cursor was never placed by the key.
@@ -44,6 +47,38 @@ pub(in crate::database) enum Seen {
     Short(Passed),
     /// It has a long key, which [`Walk::key`] lends. Where the value begins in the buffer, if it is there, and whether it was read from the file.
     Long { from: Option<usize>, was_read: bool },
+}
+
+/// How often a step looks again because records have moved, before it keeps them from moving.
+const ROUNDS: u32 = 3;
+
+/// The rounds of one step, which share its time.
+struct Settling<'w> {
+    inner: &'w Inner,
+    tree: &'w PoolTree,
+    waiting: Option<Waiting<'w>>,
+    rounds: u32,
+    still: Option<Still<'w>>,
+}
+
+impl<'w> Settling<'w> {
+    #[inline]
+    fn new((inner, tree): (&'w Inner, &'w PoolTree)) -> Settling<'w> {
+        Settling { inner, tree, waiting: None, rounds: 0, still: None }
+    }
+
+    /// The count of moves before another round, in which no record moves yet; from the fourth one on none does before the step has ended.
+    ///
+    /// Errors: the end of the call's waiting.
+    #[cold]
+    fn settle(&mut self) -> Result<u64> {
+        let waiting = self.waiting.get_or_insert_with(|| self.tree.wait().begin());
+        self.rounds += 1;
+        if self.rounds > ROUNDS && self.still.is_none() {
+            self.still = Some(self.inner.long.keep_still(waiting)?);
+        }
+        self.inner.long.settled(waiting)
+    }
 }
 
 impl Walk {
@@ -98,27 +133,35 @@ impl Walk {
         at: (&Inner, &PoolTree),
         forward: bool,
     ) -> Result<Option<Passed>> {
+        self.step_in(&mut Settling::new(at), forward)
+    }
+
+    #[inline]
+    fn step_in(&mut self, of: &mut Settling<'_>, forward: bool) -> Result<Option<Passed>> {
         loop {
             let passed = if forward { self.cursor.advance()? } else { self.cursor.go_back()? };
-            if passed.is_some() || !self.goes_on(at, forward)? {
+            if passed.is_some() || !self.goes_on_in(of, forward)? {
                 return Ok(passed);
             }
         }
     }
 
     /// Whether the cursor, which has come to no more records, is to be asked again: it had only stopped at a fence among labels.
-    #[cold]
     pub(in crate::database) fn goes_on(
         &mut self,
-        (inner, tree): (&Inner, &PoolTree),
+        at: (&Inner, &PoolTree),
         forward: bool,
     ) -> Result<bool> {
+        self.goes_on_in(&mut Settling::new(at), forward)
+    }
+
+    #[cold]
+    fn goes_on_in(&mut self, of: &mut Settling<'_>, forward: bool) -> Result<bool> {
         let Some(fence) = self.cursor.stopped_at() else { return Ok(false) };
         // In a head the place is looked up again with the next record, or at the end.
-        if self.at.is_none() && !inner.long.is_still_since(self.seen) {
-            let edge = edge_of(tree, fence, forward);
-            let settled = inner.long.settled(&tree.wait().begin());
-            self.seen = settled.inspect_err(|error| self.cursor.fail(error))?;
+        if self.at.is_none() && !of.inner.long.is_still_since(self.seen) {
+            let edge = edge_of(of.tree, fence, forward);
+            self.seen = of.settle().inspect_err(|error| self.cursor.fail(error))?;
             self.cursor.seek(&edge);
         }
         Ok(true)
@@ -146,15 +189,15 @@ impl Walk {
         (forward, with_value): (bool, bool),
         to: &mut Vec<u8>,
     ) -> Result<Option<Seen>> {
-        let mut full = Vec::new();
+        let (mut full, of) = (Vec::new(), &mut Settling::new((inner, tree)));
         if self.seen == BEFORE_ALL && inner.store.has_stored_forms() {
             // Records with labels have come since, and the cursor stands where the key would be as a short one.
             self.seen = NEVER;
         }
         loop {
             if self.at.is_some() && self.has_moved(inner) {
-                self.place_by_key(inner, tree)?;
-                passed = self.step((inner, tree), forward)?;
+                self.place_by_key(of)?;
+                passed = self.step_in(of, forward)?;
                 continue;
             }
             let Some(record) = passed else { return Ok(None) };
@@ -168,9 +211,9 @@ impl Walk {
             if is_from_outside {
                 // It comes into the head from outside: from its edge, again.
                 let edge = edge_of(tree, tree_key, forward);
-                self.seen = inner.long.settled(&tree.wait().begin())?;
+                self.seen = of.settle()?;
                 self.cursor.seek(&edge);
-                passed = self.step((inner, tree), forward)?;
+                passed = self.step_in(of, forward)?;
                 continue;
             }
             if !is_stored_form(raw) {
@@ -189,7 +232,7 @@ impl Walk {
                 }
                 _ if !with_value => {
                     if !inner.rest_of(tree, tree_key, raw, to)? {
-                        passed = self.step_unless_moved((inner, tree), record, forward)?;
+                        passed = self.step_unless_moved(of, record, forward)?;
                         continue;
                     }
                     full.extend_from_slice(to);
@@ -197,7 +240,7 @@ impl Walk {
                 }
                 _ => match inner.resolve_into(tree, tree_key, raw, to)? {
                     Resolved::Gone => {
-                        passed = self.step_unless_moved((inner, tree), record, forward)?;
+                        passed = self.step_unless_moved(of, record, forward)?;
                         continue;
                     }
                     resolved => {
@@ -212,7 +255,7 @@ impl Walk {
                 continue;
             }
             if !self.is_beyond(&full, head_bytes, forward) {
-                passed = self.step((inner, tree), forward)?;
+                passed = self.step_in(of, forward)?;
                 continue;
             }
             if self.seen == BEFORE_ALL {
@@ -232,11 +275,11 @@ impl Walk {
     /// Goes on behind a record that is gone from where the cursor saw it; unless it may have moved, so that it has to be looked for.
     fn step_unless_moved(
         &mut self,
-        at: (&Inner, &PoolTree),
+        of: &mut Settling<'_>,
         record: Passed,
         forward: bool,
     ) -> Result<Option<Passed>> {
-        if self.has_moved(at.0) { Ok(Some(record)) } else { self.step(at, forward) }
+        if self.has_moved(of.inner) { Ok(Some(record)) } else { self.step_in(of, forward) }
     }
 
     /// Whether records have moved since the cursor was placed, or were moving then.
@@ -259,11 +302,11 @@ impl Walk {
 
     /// Sends the cursor to where the key is by now.
     #[cold]
-    fn place_by_key(&mut self, inner: &Inner, tree: &PoolTree) -> Result<()> {
+    fn place_by_key(&mut self, of: &mut Settling<'_>) -> Result<()> {
         let Some(at) = &self.at else { return Ok(()) };
-        self.seen = inner.long.settled(&tree.wait().begin())?;
-        let cut = Cut::new(tree, &at.key);
-        let label = match inner.locate(tree, cut)? {
+        self.seen = of.settle()?;
+        let cut = Cut::new(of.tree, &at.key);
+        let label = match of.inner.locate(of.tree, cut)? {
             Place::At { label, .. } => label + u64::from(at.is_behind),
             Place::Gap { below, .. } => below + u64::from(below > 0),
         };
@@ -281,10 +324,20 @@ fn edge_of(tree: &PoolTree, tree_key: &[u8], forward: bool) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait::Waiting;
+    use crate::Options;
+    use crate::database::tests::stalled::StalledDisk;
+    use crate::store::OpenHow;
+    use crate::wait::Wait;
+    use hedgerow_sync::primitive::Arc;
     use hedgerow_sync::primitive::random::SplitMix64;
+    use hedgerow_sync::primitive::thread::spawn_named;
     use std::collections::BTreeSet;
     use std::ops::ControlFlow;
+    use std::path::Path;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     /// A cursor of a store without long keys stood where the key would be as a short one, which is behind it for some.
     #[test]
@@ -314,6 +367,47 @@ mod tests {
         drop(moving);
         assert!(early.has_moved(inner));
         assert!(!Walk::new((inner, tree), tree.scan()).has_moved(inner));
+    }
+
+    /// While a value was read records moved each time, so that it was read again: without end, as each round had a time of its own.
+    #[test]
+    fn a_step_over_a_long_key_ends_while_records_move_all_the_time() {
+        let disk = StalledDisk::default();
+        let options = Options::new().memory_limit_bytes(8 << 20).background_checkpoints(false);
+        let db = options.on_disk(&disk, Path::new("/birds.hrow"), OpenHow::New).unwrap();
+        let keyspace = db.keyspace("urls").unwrap();
+        let long = |number: u8| [&vec![b'h'; 5000][..], &[number]].concat();
+        // Too long to stay in memory.
+        let value = vec![b'v'; 300_000];
+        (0..6).for_each(|number| assert!(!keyspace.put(&long(number), &value).unwrap()));
+        let (reads, moving, seen) =
+            (Arc::new(AtomicU64::new(0)), keyspace.clone(), keyspace.clone());
+        let counted = reads.clone();
+        disk.on_read(Some(Box::new(move || {
+            counted.fetch_add(1, Relaxed);
+            // Refused while somebody keeps records still, who may be this thread.
+            moving.inner().long.begin_moves(&Wait::Never.begin()).map(drop).ok();
+        })));
+        let (tells, told) = channel();
+        let scan = move || {
+            let bounded = keyspace.with_wait(Wait::For(Duration::from_secs(1)));
+            let (mut cursor, mut back) = (bounded.cursor(), bounded.cursor());
+            back.seek_to_end();
+            for number in 0..6 {
+                let (key, found) = cursor.next_record().unwrap().unwrap();
+                assert_eq!((key, found), (&long(number)[..], &value[..]));
+                let (key, found) = back.previous_record().unwrap().unwrap();
+                assert_eq!((key, found), (&long(5 - number)[..], &value[..]));
+            }
+            assert!(cursor.next_record().unwrap().is_none());
+            tells.send(()).unwrap();
+        };
+        let scan = spawn_named("scan", scan).unwrap();
+        let ended = told.recv_timeout(Duration::from_secs(20));
+        disk.on_read(None);
+        assert!(ended.is_ok(), "{} reads, and no end", reads.load(Relaxed));
+        scan.join().unwrap();
+        assert!(reads.load(Relaxed) > 0 && seen.inner().long.moves() > 0, "records have moved");
     }
 
     /// All keys that are to come, in the order of the scan, by each kind of scan that has handed over `done` records by now.

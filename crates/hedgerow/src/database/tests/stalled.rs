@@ -1,4 +1,5 @@
-//! A disk in memory whose writes and syncs can be held up, those of the store's file and those of its log apart.
+//! A disk in memory whose writes and syncs can be held up, those of the store's file and those of its log apart, and whose reads can be met by something
+//! else.
 //!
 //! `Send + Sync`. A call that is held up goes on when the disk is let go.
 
@@ -15,11 +16,21 @@ pub(super) enum Of {
     Log,
 }
 
-/// What is held up.
-#[derive(Debug, Default)]
+/// Called before each read.
+type Hook = Box<dyn FnMut() + Send>;
+
+/// What is held up, and what comes between.
+#[derive(Default)]
 struct Gate {
     shut: Mutex<[bool; 2]>,
     opened: Condvar,
+    on_read: Mutex<Option<Hook>>,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
 }
 
 impl Gate {
@@ -29,11 +40,17 @@ impl Gate {
             self.opened.wait(&mut shut);
         }
     }
+
+    fn meet_read(&self) {
+        if let Some(hook) = &mut *self.on_read.lock() {
+            hook();
+        }
+    }
 }
 
 /// See the head of the file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StalledDisk {
+pub(in crate::database) struct StalledDisk {
     disk: RamDisk,
     gate: Arc<Gate>,
 }
@@ -43,6 +60,11 @@ pub(super) struct StalledDisk {
 pub(super) struct Stalled<'d>(&'d StalledDisk, Of);
 
 impl StalledDisk {
+    /// Calls `hook` before each read from now on.
+    pub(in crate::database) fn on_read(&self, hook: Option<Hook>) {
+        *self.gate.on_read.lock() = hook;
+    }
+
     /// Holds a file up.
     pub(super) fn stall(&self, of: Of) -> Stalled<'_> {
         self.gate.shut.lock()[of as usize] = true;
@@ -88,8 +110,8 @@ impl File for StalledFile {
     fn sync_data(&self) -> Result<()> { self.gate.pass(self.of); self.file.sync_data() }
     fn sync_all(&self) -> Result<()> { self.gate.pass(self.of); self.file.sync_all() }
     fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> { self.file.allocate(offset_bytes, len_bytes) }
-    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_at(offset_bytes, buf) }
-    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) { self.file.read_batch(requests); }
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.gate.meet_read(); self.file.read_at(offset_bytes, buf) }
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) { self.gate.meet_read(); self.file.read_batch(requests); }
     fn len_bytes(&self) -> Result<u64> { self.file.len_bytes() }
     fn set_len(&self, len_bytes: u64) -> Result<()> { self.file.set_len(len_bytes) }
     fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> { self.file.punch_hole(offset_bytes, len_bytes) }
