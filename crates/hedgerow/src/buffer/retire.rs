@@ -6,14 +6,18 @@
 //! table is inside of the memory limit without a share of its own, and a store that uses few of its
 //! pages pays for few parts. At data of 64 times the pool, an eighth of the frames goes this way.
 //!
-//! Whoever is lent a value (`lent.rs`) holds the frames of it for as long as he likes. A topmost frame that is lent stays, and the
-//! part gets the memory of another frame, from among those below `top`, which is given up in its place.
+//! Whoever is lent a value (`lent.rs`) holds the frames of it for as long as he likes. A topmost frame
+//! that is lent for longer than a moment stays, and so does one with a page that cannot be written,
+//! on a full disk or after a failure, for reads go on then. The part gets the memory of another frame, from among those below `top`, which is
+//! given up in its place. (Where pages are smaller than a part, and a part takes several neighbours, there is no other way than to wait.)
 //!
 //! Invariants: frames below `top` that are not retired hold pages, the others never again: the latches of retired ones stay locked exclusively for
 //! good, so that nobody can hold one as a page; a part is made by one thread at a
 //! time (`part_space`), which holds no page and no latch but that of the frame it is emptying, while it writes
 //! the page that lies there if that is changed all the time, and whose waits are bounded. `Send + Sync`.
 
+use crate::buffer::admission::FRAMES_EACH;
+use crate::buffer::evict::FRAME_WAITS;
 use crate::buffer::pool::BufferPool;
 use crate::buffer::table::PartSpace;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
@@ -26,8 +30,10 @@ use hedgerow_sync::primitive::atomic::Ordering::{Relaxed, Release};
 
 /// Frames that are never given up.
 const FRAMES_KEPT: u32 = 32;
-/// Waits of ten milliseconds for whoever is lent a piece of a value.
-const LENT_WAITS: usize = 3;
+/// Waits of ten milliseconds for whoever has a frame, where another one will do.
+const HELD_WAITS: usize = 3;
+/// Clean frames that are left to readers while dirty pages cannot be written: those of one operation, and a few for everybody.
+const CLEAN_KEPT: usize = FRAMES_EACH + 2;
 /// How often a page that keeps being changed is written before nobody may change it meanwhile.
 const VACATE_ATTEMPTS: usize = 4;
 
@@ -162,20 +168,16 @@ impl BufferPool {
         if top < FRAMES_KEPT + count + self.not_for_pages() {
             return Err(self.table_is_full());
         }
+        let is_lent = count == 1 && self.header(FrameId(top - 1)).is_piece();
+        let most_waits = if is_lent { HELD_WAITS } else { FRAME_WAITS };
         // From the top down, each given up when it is empty: an error leaves a smaller pool, whose
         // last frames are retired without a use, and nothing lost.
         for frame in (top - count..top).rev() {
             let frame = FrameId(frame);
-            for attempt in 0.. {
-                // Whoever has it may give it back, and somebody else borrow it.
-                if !self.header(frame).is_lent() || attempt == LENT_WAITS {
-                    break;
-                }
-                self.move_lent(frame, PageId(attempt as u32))?;
-            }
-            let Some(guard) = self.vacate(frame)? else {
-                assert!(count == 1, "values are lent where a page has room for a part");
-                return self.give_up_another(frame);
+            let guard = match self.vacate(frame, most_waits) {
+                Ok(Some(guard)) => guard,
+                vacated if count == 1 => return self.give_up_another(frame, vacated.err()),
+                vacated => return Err(vacated.err().unwrap_or_else(|| self.nothing_emptied())),
             };
             self.free.count_down();
             self.retire_for_good(frame, guard, Some(frame));
@@ -193,33 +195,56 @@ impl BufferPool {
         std::mem::forget(guard);
     }
 
-    /// Gives up a frame in the place of the topmost one, which is lent for longer than anybody waits for.
     #[cold]
-    fn give_up_another(&self, lent: FrameId) -> Result<FrameId> {
-        let (frame, guard) = self.obtain_frame(PageId(lent.0), &Waiting::Forever)?;
-        if let Some(index) = &self.pieces {
-            index.retired_below.fetch_add(1, Relaxed);
+    fn nothing_emptied(&self) -> Error {
+        Error::new(
+            ErrorKind::MemoryLimit,
+            format!(
+                "no frame could be emptied in time for the page table: the memory limit is too small \
+                 for the number of threads; {RAISE_LIMIT}"
+            ),
+        )
+    }
+
+    /// Gives up a frame in the place of the topmost one, which somebody has for longer than anybody waits for, or whose page cannot be
+    /// written because of `refused`.
+    #[cold]
+    fn give_up_another(&self, top: FrameId, refused: Option<Error>) -> Result<FrameId> {
+        self.check_open()?;
+        let Some(index) = &self.pieces else {
+            return Err(refused.unwrap_or_else(|| self.nothing_emptied()));
+        };
+        // Each part takes a clean frame for good then: whoever needs none goes on reading with the last ones.
+        let clean = (self.frames_for_pages() as usize).saturating_sub(self.dirty_pages());
+        if let Some(refused) = refused.filter(|_| clean <= CLEAN_KEPT) {
+            return Err(refused);
         }
+        let (frame, guard) = self.obtain_frame(PageId(top.0), &Waiting::Forever)?;
+        index.retired_below.fetch_add(1, Relaxed);
         self.retire_for_good(frame, guard, None);
         Ok(frame)
     }
 
-    /// Empties a frame and returns its latch; it counts as free. `None`: it holds a piece of a value that is lent.
-    fn vacate(&self, frame: FrameId) -> Result<Option<ExclusiveGuard<'_>>> {
+    /// Empties a frame and returns its latch; it counts as free. `None`: somebody has it for longer than so many waits.
+    fn vacate(&self, frame: FrameId, most_waits: usize) -> Result<Option<ExclusiveGuard<'_>>> {
         let header = self.header(frame);
-        let may_be_lent = || header.is_piece() && self.lends_values();
         for attempt in 0..=VACATE_ATTEMPTS {
             let mut waits = 0;
-            let guard = header.latch.exclusive_while(&mut || {
-                waits += 1;
-                waits < if may_be_lent() { LENT_WAITS } else { super::evict::FRAME_WAITS }
-            });
-            let Some(guard) = guard else {
-                if may_be_lent() {
-                    return Ok(None);
+            let guard = loop {
+                // Whoever has it may give it back, and somebody else borrow it, also while this waits.
+                if header.is_lent() {
+                    self.move_lent(frame, PageId(waits as u32))?;
                 }
-                break;
+                let before = waits;
+                let guard = header.latch.exclusive_while(&mut || {
+                    waits += 1;
+                    waits < most_waits && (waits == before + 1 || !header.is_lent())
+                });
+                if guard.is_some() || waits >= most_waits {
+                    break guard;
+                }
             };
+            let Some(guard) = guard else { return Ok(None) };
             if header.is_free() {
                 return Ok(Some(guard));
             }
@@ -238,12 +263,6 @@ impl BufferPool {
             guard.release_unchanged();
             self.write_back_now(&[frame])?;
         }
-        Err(Error::new(
-            ErrorKind::MemoryLimit,
-            format!(
-                "no frame could be emptied in time for the page table: the memory limit is too small \
-                 for the number of threads; {RAISE_LIMIT}"
-            ),
-        ))
+        Ok(None)
     }
 }

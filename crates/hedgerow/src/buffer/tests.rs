@@ -3,6 +3,7 @@
 mod contention;
 mod hot;
 mod lent;
+mod parts;
 mod pieces;
 mod refused;
 mod sound;
@@ -44,6 +45,16 @@ fn pool_over(file: Arc<dyn File>, extra_bytes: u64) -> Arc<BufferPool> {
 
 /// The same with pages of so many bytes.
 fn pool_of_pages(file: Arc<dyn File>, page_bytes: usize, extra_bytes: u64) -> Arc<BufferPool> {
+    pool_as(file, page_bytes, extra_bytes, false)
+}
+
+/// The same, and perhaps read only.
+fn pool_as(
+    file: Arc<dyn File>,
+    page_bytes: usize,
+    extra_bytes: u64,
+    read_only: bool,
+) -> Arc<BufferPool> {
     let state = SpaceState {
         zones: Zones::create(Geometry::for_new_store(page_bytes as u32, 1).unwrap()),
         deltas: Deltas::new(96 << 10),
@@ -57,7 +68,7 @@ fn pool_of_pages(file: Arc<dyn File>, page_bytes: usize, extra_bytes: u64) -> Ar
         page_bytes,
         first_epoch: Epoch(1),
         checkpoint_bytes: 1 << 30,
-        read_only: false,
+        read_only,
         logged: true,
         first_lsn: crate::types::Lsn(0),
     };

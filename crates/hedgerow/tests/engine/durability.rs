@@ -522,3 +522,33 @@ fn a_store_without_a_log_takes_over_what_a_log_has_and_the_other_way_round() {
     let db = open(&logged(), &disk.crash(3), OpenHow::Existing).unwrap();
     assert!(db.keyspace("robins").unwrap().contains_key(b"d").unwrap());
 }
+
+/// What the log has changed stays in memory, where it must not keep the page table from growing: most of the store is read later.
+#[test]
+fn all_of_a_large_store_is_read_that_was_killed_and_is_opened_for_reading_only() {
+    let options = tiny().page_bytes(4096).memory_limit_bytes(2 << 20).log(true);
+    let disk = SimDisk::new(1);
+    let db = open(&options, &disk, OpenHow::New).unwrap();
+    let robins = db.keyspace("robins").unwrap();
+    let value = |n: u64, round: u8| [&[round; 1200][..], &n.to_le_bytes()].concat();
+    const RECORDS: u64 = 14_000;
+    const CHANGED: u64 = 400;
+    for n in 0..RECORDS {
+        robins.put(&key(n), &value(n, 1)).unwrap();
+        if n % 500 == 499 {
+            db.checkpoint().unwrap();
+        }
+    }
+    for n in 0..CHANGED {
+        robins.put(&key(n), &value(n, 2)).unwrap();
+    }
+    db.sync().unwrap();
+    let left = SimDisk::with_state(disk.state().kill(), 2);
+    let db = open(&options, &left, OpenHow::ReadOnly).unwrap();
+    assert!(db.replayed().records >= CHANGED, "{:?}", db.replayed());
+    let robins = db.keyspace("robins").unwrap();
+    for n in (0..RECORDS).rev() {
+        let found = robins.get(&key(n)).unwrap().unwrap();
+        assert!(found == value(n, if n < CHANGED { 2 } else { 1 })[..], "{n}");
+    }
+}

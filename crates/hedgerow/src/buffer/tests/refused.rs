@@ -22,13 +22,13 @@ const PAGE_BYTES: u64 = super::PAGE_BYTES as u64;
 
 /// A disk that is full while it is told to be: it takes no batch, and no file grows.
 #[derive(Debug)]
-struct Full {
+pub(super) struct Full {
     file: Arc<dyn File>,
     is_full: Arc<AtomicBool>,
 }
 
 impl Full {
-    fn new() -> (Full, Arc<AtomicBool>) {
+    pub(super) fn new() -> (Full, Arc<AtomicBool>) {
         let file = RamDisk::new().open(Path::new("pool"), OpenMode::CreateNew, DirectIo::Never);
         let is_full = Arc::new(AtomicBool::new(false));
         (Full { file: file.unwrap(), is_full: is_full.clone() }, is_full)

@@ -1,0 +1,61 @@
+//! The page table grows whatever is in the topmost frames, so that pages can be read of which nobody knew a word.
+
+use super::refused::Full;
+use super::*;
+use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
+
+/// Parts of the page table take one frame each.
+const PAGE: usize = 4096;
+
+fn far(number: usize) -> PageId {
+    PageId((PART_WORDS * number) as u32 + 5)
+}
+
+/// The next id that is given out prefers the topmost frame.
+fn aim_at_top(pool: &BufferPool) -> FrameId {
+    // The part of the first ids takes a frame itself.
+    pool.ensure_part(PageId(9)).unwrap();
+    let top = FrameId(pool.frames() - 1);
+    while pool.preferred(pool.ids().lock().next_id().unwrap()) != top {
+        pool.ids().lock().allocate().unwrap();
+    }
+    top
+}
+
+/// While a page could not be written, on a full disk, or after a failure, or because nothing may be, no part of the page table could be loaded
+/// once there was such a page in the topmost frame: reads of all that lay there failed, for good.
+#[test]
+fn pages_are_found_while_the_one_in_the_topmost_frame_cannot_be_written() {
+    for how in ["a failure", "a full disk", "read only"] {
+        let (file, is_full) = Full::new();
+        let pool = pool_as(Arc::new(file), PAGE, 0, how == "read only");
+        let top = aim_at_top(&pool);
+        let (id, frame) = pool.change_in_memory(|| fresh(&pool));
+        assert_eq!(frame, top, "{how}");
+        match how {
+            "a failure" => pool.set_poisoned(&crate::error::Error::new(ErrorKind::Io, how)),
+            "a full disk" => is_full.store(true, Relaxed),
+            _ => {}
+        }
+        let loaded = pool.table_parts();
+        for number in 1..=3 {
+            pool.ensure_part(far(number)).unwrap_or_else(|error| panic!("{how}: {error}"));
+            assert!(pool.table.is_loaded(far(number).part()));
+        }
+        assert_eq!(pool.table_parts(), loaded + 3);
+        assert_eq!((pool.frames(), pool.retired_below()), (top.0 + 1, 3), "{how}");
+        assert!(pool.header(top).is_dirty() && pool.header(top).page() == id, "{how}");
+        // The last clean frames are for whoever knows where his pages are.
+        let others = pool.frames_for_pages() as usize - pool.dirty_pages() - 8;
+        pool.dirty.fetch_add(others, Relaxed);
+        pool.ensure_part(far(4)).unwrap_err();
+        pool.dirty.fetch_sub(others, Relaxed);
+        pool.ensure_part(far(4)).unwrap();
+        is_full.store(false, Relaxed);
+        if how == "a full disk" {
+            // It goes as soon as it can be written.
+            pool.ensure_part(far(5)).unwrap();
+            assert!(pool.header(top).is_retired() && pool.frames() == top.0);
+        }
+    }
+}
