@@ -6,8 +6,8 @@
 //! table is inside of the memory limit without a share of its own, and a store that uses few of its
 //! pages pays for few parts. At data of 64 times the pool, an eighth of the frames goes this way.
 //!
-//! Whoever is lent a value (`lent.rs`) holds the frames of it for as long as he likes. A topmost frame
-//! that is lent for longer than a moment stays, and so does one with a page that cannot be written,
+//! Whoever is lent a value (`lent.rs`) holds the frames of it for as long as he likes, and whoever has reserved a frame waits for a
+//! checkpoint with it. A topmost frame that somebody has for longer than a moment stays, and so does one with a page that cannot be written,
 //! on a full disk or after a failure, for reads go on then. The part gets the memory of another frame, from among those below `top`, which is
 //! given up in its place. (Where pages are smaller than a part, and a part takes several neighbours, there is no other way than to wait.)
 //!
@@ -168,8 +168,7 @@ impl BufferPool {
         if top < FRAMES_KEPT + count + self.not_for_pages() {
             return Err(self.table_is_full());
         }
-        let is_lent = count == 1 && self.header(FrameId(top - 1)).is_piece();
-        let most_waits = if is_lent { HELD_WAITS } else { FRAME_WAITS };
+        let most_waits = if count == 1 { HELD_WAITS } else { FRAME_WAITS };
         // From the top down, each given up when it is empty: an error leaves a smaller pool, whose
         // last frames are retired without a use, and nothing lost.
         for frame in (top - count..top).rev() {

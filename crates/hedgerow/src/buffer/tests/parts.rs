@@ -59,3 +59,29 @@ fn pages_are_found_while_the_one_in_the_topmost_frame_cannot_be_written() {
         }
     }
 }
+
+/// Whoever splits a leaf may wait for a checkpoint for a minute, with frames that it has reserved. Readers of all that lay in parts of the
+/// table that were not loaded waited behind each other for ten seconds, and failed.
+#[test]
+fn nobody_waits_for_whoever_has_reserved_the_topmost_frame() {
+    let file = RamDisk::new().open(Path::new("pool"), OpenMode::CreateNew, DirectIo::Never);
+    let pool = pool_of_pages(file.unwrap(), PAGE, 0);
+    let top = aim_at_top(&pool);
+    let mut session = pool.session();
+    session.reserve(1).unwrap();
+    assert!(pool.header(top).latch.try_shared().is_none(), "it is reserved");
+    let reader = {
+        let pool = pool.clone();
+        let read = move || {
+            let since = Moment::now();
+            (1..=3).for_each(|number| pool.ensure_part(far(number)).unwrap());
+            since.elapsed()
+        };
+        spawn_named("reader", read).unwrap()
+    };
+    assert!(joined(reader) < Duration::from_secs(2));
+    assert_eq!(pool.retired_below(), 3);
+    drop(session);
+    pool.ensure_part(far(4)).unwrap();
+    assert!(pool.header(top).is_retired());
+}
