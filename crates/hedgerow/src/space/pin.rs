@@ -6,14 +6,11 @@
 //! slots. Several pins may be held, of one checkpoint or of several. What the last one gives up is freed at
 //! once, in pieces. A crash needs nothing of it. `Send + Sync`.
 
-use super::slot_store::SlotStore;
+use super::slot_store::{FREED_AT_ONCE, SlotStore};
 use crate::types::Epoch;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::process::Process;
 use std::fmt;
-
-/// Slots that are freed with the state of the space locked.
-const FREED_AT_ONCE: usize = 512;
 
 /// See the head of the file.
 pub struct SlotsPin {

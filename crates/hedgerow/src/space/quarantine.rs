@@ -29,11 +29,21 @@ struct Waiting {
 
 const RUN_SHIFT: u32 = 40;
 
+/// No checkpoint has this number: a run that was born and superseded in it is in none.
+const NEEDED_BY_NONE: Epoch = Epoch(0);
+
+/// First unit and number of units.
+fn parts_of(run: u64) -> (u64, u32) {
+    (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32)
+}
+
 /// See the file's header.
 #[derive(Debug)]
 pub struct Quarantine {
     durable: Epoch,
-    /// By the epoch of the superseding image. Those up to `durable` are ripe: [`Self::release_ripe`].
+    /// The epoch that the checkpoint under way has ended. It stays when nobody knows whether it was published.
+    under_way: Option<Epoch>,
+    /// By the epoch of the superseding image, or by [`NEEDED_BY_NONE`]. Those up to `durable` are ripe: [`Self::release_ripe`].
     waiting: BTreeMap<Epoch, Vec<Waiting>>,
     pins: BTreeMap<Epoch, u32>,
     /// By the first and the last pin that needs them.
@@ -48,6 +58,7 @@ impl Quarantine {
     pub fn new(durable: Epoch) -> Quarantine {
         Quarantine {
             durable,
+            under_way: None,
             waiting: BTreeMap::new(),
             pins: BTreeMap::new(),
             pinned: BTreeMap::new(),
@@ -71,7 +82,7 @@ impl Quarantine {
     pub fn supersede(&mut self, start: u64, len: u32, born: Epoch, superseding: Epoch) -> bool {
         assert!(born <= superseding, "an image was superseded by an older one");
         assert!(superseding > self.durable, "a slot was superseded in an epoch that is closed");
-        if born == superseding {
+        if born == superseding || !self.may_be_in_a_checkpoint(born, superseding) {
             return true;
         }
         debug_assert!(start < 1 << RUN_SHIFT && len < 1 << (64 - RUN_SHIFT));
@@ -81,10 +92,36 @@ impl Quarantine {
         false
     }
 
+    /// Whether a checkpoint that is durable, or may become so, refers to an image of `born` that was superseded in `superseding`.
+    fn may_be_in_a_checkpoint(&self, born: Epoch, superseding: Epoch) -> bool {
+        let is_in = |checkpoint: Epoch| (born..superseding).contains(&checkpoint);
+        // No pin is above `durable`.
+        born <= self.durable || self.under_way.is_some_and(is_in)
+    }
+
+    /// Notes that a checkpoint is under way that has ended `epoch`, before anybody changes anything in the next one.
+    pub fn checkpoint_begun(&mut self, epoch: Epoch) {
+        self.under_way = Some(epoch);
+    }
+
+    /// Notes that it will never be published. What waited for it alone, [`Self::release_ripe`] gives free.
+    pub fn checkpoint_failed(&mut self) {
+        self.under_way = None;
+        let durable = self.durable;
+        let mut free = self.waiting.remove(&NEEDED_BY_NONE).unwrap_or_default();
+        for runs in self.waiting.values_mut() {
+            free.extend(runs.extract_if(.., |waiting| waiting.born > durable));
+        }
+        if !free.is_empty() {
+            free.iter_mut().for_each(|waiting| waiting.born = NEEDED_BY_NONE);
+            self.waiting.insert(NEEDED_BY_NONE, free);
+        }
+    }
+
     /// Notes that checkpoint `checkpoint` is durable. What that makes ripe, [`Self::release_ripe`] gives free.
     pub fn checkpoint_durable(&mut self, checkpoint: Epoch) {
         assert!(checkpoint > self.durable, "checkpoints become durable in order");
-        self.durable = checkpoint;
+        (self.durable, self.under_way) = (checkpoint, None);
     }
 
     /// Takes up to `most` ripe runs out, or units that a pin held, and calls `release` for each of them that no pin
@@ -107,7 +144,7 @@ impl Quarantine {
                 ripe.remove();
                 continue;
             };
-            let (start, len) = (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32);
+            let (start, len) = parts_of(run);
             let mut needed = self.pins.range(born..superseding).map(|(&pin, _)| pin);
             let first = needed.next();
             if let Some(first) = first {
@@ -193,7 +230,7 @@ impl Quarantine {
     /// Calls `each` for every run or unit held back between two units.
     pub fn for_each_in(&self, from: u64, to: u64, mut each: impl FnMut(u64, u32)) {
         for &Waiting { run, .. } in self.waiting.values().flatten() {
-            let (start, len) = (run & ((1 << RUN_SHIFT) - 1), (run >> RUN_SHIFT) as u32);
+            let (start, len) = parts_of(run);
             if start >= from && start < to {
                 each(start, len);
             }
@@ -217,6 +254,7 @@ const _: () = assert!(size_of::<Waiting>() == 16);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hedgerow_sync::primitive::random::SplitMix64;
 
     fn release_into(out: &mut Vec<u64>) -> impl FnMut(u64, u32) {
         |start, len| out.extend(start..start + u64::from(len))
@@ -241,6 +279,7 @@ mod tests {
     fn a_slot_waits_for_the_checkpoint_that_supersedes_it() {
         let mut q = Quarantine::new(Epoch(3));
         assert!(q.supersede(10, 2, Epoch(5), Epoch(5)), "same epoch");
+        q.checkpoint_begun(Epoch(4));
         assert!(!q.supersede(20, 2, Epoch(3), Epoch(5)));
         assert!(!q.supersede(30, 1, Epoch(4), Epoch(6)));
         assert_eq!(q.units(), 3);
@@ -260,6 +299,7 @@ mod tests {
         assert_eq!(q.pin(), Epoch(2));
         q.supersede(1, 1, Epoch(1), Epoch(3));
         q.supersede(2, 1, Epoch(2), Epoch(4));
+        q.checkpoint_begun(Epoch(3));
         q.supersede(3, 1, Epoch(3), Epoch(4));
         let mut free = Vec::new();
         durable(&mut q, Epoch(3), release_into(&mut free));
@@ -313,6 +353,96 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_that_only_failed_checkpoints_could_have_is_free() {
+        let mut q = Quarantine::new(Epoch(3));
+        let mut free = Vec::new();
+        q.checkpoint_begun(Epoch(4));
+        assert!(!q.supersede(1, 2, Epoch(3), Epoch(4)), "the durable one has it");
+        assert!(!q.supersede(10, 2, Epoch(4), Epoch(5)), "the one under way has it");
+        assert!(!q.supersede(20, 1, Epoch(3), Epoch(5)));
+        assert_eq!(q.units(), 5);
+        q.checkpoint_failed();
+        assert_eq!(q.units(), 5, "what is on its way out is still held");
+        while q.release_ripe(1, release_into(&mut free)) {}
+        assert_eq!((&free[..], q.units()), (&[10, 11][..], 3));
+        assert!(q.supersede(30, 1, Epoch(4), Epoch(5)), "no checkpoint is under way");
+        assert!(!q.supersede(40, 1, Epoch(2), Epoch(5)));
+        q.checkpoint_begun(Epoch(5));
+        assert!(q.supersede(50, 1, Epoch(4), Epoch(5)), "only the failed one could have it");
+        assert!(!q.supersede(60, 1, Epoch(4), Epoch(6)), "the one under way has it");
+        assert!(!q.supersede(70, 1, Epoch(5), Epoch(6)));
+        durable(&mut q, Epoch(5), release_into(&mut free));
+        free.sort_unstable();
+        assert_eq!(free, [1, 2, 10, 11, 20, 40]);
+        // Both are in the one that is durable now, whatever becomes of the next.
+        q.checkpoint_begun(Epoch(6));
+        q.checkpoint_failed();
+        while q.release_ripe(1, release_into(&mut free)) {}
+        assert_eq!((free.len(), q.units()), (6, 2));
+        durable(&mut q, Epoch(7), release_into(&mut free));
+        assert_eq!((free.len(), q.units()), (8, 0));
+    }
+
+    /// What is held back, held against all checkpoints that there were, were pinned, or may come.
+    #[test]
+    fn a_slot_is_held_back_exactly_while_a_checkpoint_may_need_it() {
+        let seed = crate::testing::environment::fresh_seed();
+        println!("seed {seed}");
+        let mut dice = SplitMix64::new(seed);
+        let (mut q, mut now, mut under_way, mut newest) = (Quarantine::new(Epoch(2)), 3, None, 2);
+        let (mut pins, mut held, mut free) = (Vec::new(), Vec::new(), Vec::new());
+        for unit in 0..5_000 {
+            match dice.below(12) {
+                0 if under_way.is_none() => {
+                    under_way = Some(now);
+                    q.checkpoint_begun(Epoch(now));
+                    now += 1;
+                }
+                1 | 2 if under_way.is_some() => {
+                    under_way = None;
+                    q.checkpoint_failed();
+                }
+                3 if dice.below(3) == 0 => {
+                    if let Some(epoch) = under_way.take() {
+                        newest = epoch;
+                        q.checkpoint_durable(Epoch(epoch));
+                    }
+                }
+                4 if pins.len() < 4 => pins.push(q.pin().0),
+                5 if !pins.is_empty() => {
+                    let pin = pins.swap_remove(dice.below(pins.len() as u64) as usize);
+                    q.unpin(Epoch(pin)).unwrap();
+                }
+                _ => {
+                    let superseding = now - dice.below((now - newest).min(3));
+                    let born = superseding - dice.below(superseding.min(5) + 1);
+                    held.push((unit, born, superseding));
+                    if q.supersede(unit, 1, Epoch(born), Epoch(superseding)) {
+                        free.push(unit);
+                    }
+                }
+            }
+            while q.release_ripe(3, release_into(&mut free)) {}
+            for unit in free.drain(..) {
+                let at = held.iter().position(|held| held.0 == unit).unwrap();
+                let (_, born, superseding) = held.swap_remove(at);
+                let needs = |checkpoint: &u64| (born..superseding).contains(checkpoint);
+                let is_needed = pins.iter().chain(&under_way).chain([&newest]).any(needs);
+                assert!(!is_needed, "{unit} of {born}, superseded in {superseding}");
+            }
+            for (unit, born, superseding) in &held {
+                let needs = |checkpoint: &u64| (*born..*superseding).contains(checkpoint);
+                let is_needed = pins.iter().chain(&under_way).chain([&newest]).any(needs);
+                assert!(
+                    is_needed,
+                    "{unit} of {born}, superseded in {superseding}, is kept in vain"
+                );
+            }
+            assert_eq!(q.units(), held.len() as u64);
+        }
+    }
+
+    #[test]
     fn what_is_held_back_is_listed_by_where_it_begins() {
         let mut q = Quarantine::new(Epoch(1));
         q.pin();
@@ -343,6 +473,7 @@ mod tests {
         for unit in 0..10 {
             q.supersede(unit, 1, Epoch(1), Epoch(2));
         }
+        q.checkpoint_begun(Epoch(2));
         q.supersede(10, 1, Epoch(2), Epoch(3));
         let runs = |q: &Quarantine| q.waiting.values().map(Vec::capacity).collect::<Vec<_>>();
         let waiting = runs(&q);

@@ -47,6 +47,9 @@ pub struct SpaceState {
     pub checkpoint: Epoch,
 }
 
+/// Slots that are freed with the state locked.
+pub const FREED_AT_ONCE: usize = 512;
+
 impl SpaceState {
     /// The durable map, to read.
     pub fn map_view(&self) -> MapView {
@@ -286,7 +289,8 @@ impl SlotStore {
     /// From now on all pages that are dirty are owed to the checkpoint that has ended `epoch`. Nobody changes
     /// any meanwhile.
     pub fn owe(&self, epoch: Epoch, dirty: impl FnOnce() -> usize) {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.zones.quarantine.checkpoint_begun(epoch);
         state.owed.begin(epoch, dirty());
         self.images.cut();
     }
@@ -297,6 +301,18 @@ impl SlotStore {
         self.images.take();
         state.zones.extents.left_until_now();
         state.deltas.take(epoch)
+    }
+
+    /// The checkpoint that was begun failed before anything of its superblock was written: the next one takes what it has taken, if
+    /// it came to that.
+    pub fn abandon_checkpoint(&self, taken: Option<TakenDelta>) {
+        let mut state = self.state.lock();
+        state.zones.abort_checkpoint();
+        if let Some(taken) = taken {
+            state.deltas.put_back(taken);
+        }
+        drop(state);
+        while self.state.lock().zones.free_ripe(FREED_AT_ONCE) {}
     }
 
     /// Tells how a checkpoint ended to those who wait for it.

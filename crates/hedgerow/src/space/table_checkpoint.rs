@@ -25,6 +25,8 @@ impl Zones {
     pub fn begin_checkpoint(&mut self, epoch: Epoch) {
         assert!(self.staged.is_none(), "one checkpoint at a time");
         assert!(epoch > self.quarantine.durable(), "checkpoints go forward");
+        // It is since its cut, which whoever has only an allocator has not told.
+        self.quarantine.checkpoint_begun(epoch);
         self.staged = Some(Staged {
             epoch,
             groups: BTreeMap::new(),
@@ -377,12 +379,13 @@ impl Zones {
 
     /// The checkpoint that was begun failed before its superblock was written: the space is as if
     /// it had not been tried. After a superblock write that *may* have succeeded neither this nor
-    /// [`Self::checkpoint_durable`] may be called: the store writes nothing any more.
+    /// [`Self::checkpoint_durable`] may be called: the store writes nothing any more. What waited for it alone,
+    /// [`Self::free_ripe`] frees.
     pub fn abort_checkpoint(&mut self) {
-        let Some(staged) = self.staged.take() else { return };
-        for slot in staged.entered {
+        for slot in self.staged.take().map_or_else(Vec::new, |staged| staged.entered) {
             self.give_back(slot.offset_bytes(), PART_BYTES as u32);
         }
+        self.quarantine.checkpoint_failed();
     }
 }
 

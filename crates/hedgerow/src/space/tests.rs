@@ -245,6 +245,7 @@ impl Rig {
             Err(error) => {
                 self.zones.abort_checkpoint();
                 self.deltas.put_back(taken);
+                while self.zones.free_ripe(7) {}
                 self.check();
                 return Err(error);
             }
@@ -364,20 +365,24 @@ impl Rig {
             held.extend(self.table_slots(&kept.root).into_iter().flat_map(|slot| self.units(slot)));
         }
         for &(slot, born, by) in &self.superseded {
-            let needed = self.pinned.iter().any(|c| born <= c.root.epoch && c.root.epoch < by);
-            if born != by && (self.durable.root.epoch < by || needed) {
+            if self.is_needed(born, by) {
                 held.extend(self.units(slot));
             }
         }
         held
     }
 
+    /// Whether a checkpoint has an image of that epoch. While one is taken here nobody changes anything.
+    fn is_needed(&self, born: Epoch, by: Epoch) -> bool {
+        let mut kept = [&self.durable].into_iter().chain(&self.pinned);
+        kept.any(|kept| born <= kept.root.epoch && kept.root.epoch < by)
+    }
+
     /// Compares everything with the model.
     fn check(&mut self) {
-        self.superseded.retain(|&(_, born, by)| {
-            let needed = self.pinned.iter().any(|c| born <= c.root.epoch && c.root.epoch < by);
-            born != by && (self.durable.root.epoch < by || needed)
-        });
+        let mut superseded = std::mem::take(&mut self.superseded);
+        superseded.retain(|&(_, born, by)| self.is_needed(born, by));
+        self.superseded = superseded;
         let mut held = self.expected_held();
         for kept in [self.durable.clone()].into_iter().chain(self.pinned.clone()) {
             held.extend(self.slots_of(&kept));

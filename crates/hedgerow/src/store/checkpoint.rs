@@ -27,7 +27,7 @@ use crate::space::delta::TakenDelta;
 use crate::space::map::{self, Change, MapRoot, PartIo};
 use crate::space::part;
 use crate::space::part_file::PartFile;
-use crate::space::slot_store::SlotStore;
+use crate::space::slot_store::{FREED_AT_ONCE, SlotStore};
 use crate::storage::AlignedBuffer;
 use crate::types::{Epoch, Lsn, PART_BYTES, PageId, TreeId};
 use hedgerow_sync::primitive::atomic::Ordering::Acquire;
@@ -179,7 +179,10 @@ impl Shared {
         let block = superblock_memory()?;
         let _running = slots.checkpoints().begin();
         let cut = self.cut(slots);
-        self.pool.settle_owed(slots)?;
+        if let Err(error) = self.pool.settle_owed(slots) {
+            slots.abandon_checkpoint(None);
+            return Err(error);
+        }
         let delta = slots.take_delta(cut.epoch);
         let written = self.write_parts(slots, &cut, &delta).and_then(|map| {
             // No address below the end that the superblock names is given out again, so it must be there.
@@ -199,9 +202,7 @@ impl Shared {
         let map = match written {
             Ok(map) => map,
             Err(error) => {
-                let mut state = slots.state();
-                state.zones.abort_checkpoint();
-                state.deltas.put_back(delta);
+                slots.abandon_checkpoint(Some(delta));
                 return Err(error);
             }
         };
@@ -380,9 +381,6 @@ fn refer_extents(slots: &SlotStore, delta: &TakenDelta) -> Result<()> {
     }
     Ok(())
 }
-
-/// Slots that are freed with the state of the space locked.
-const FREED_AT_ONCE: usize = 512;
 
 /// Map parts that one checkpoint moves towards the file's start at most.
 const MOVED_PARTS: usize = 256;

@@ -423,3 +423,53 @@ fn a_checkpoint_at_the_end_of_a_replay_can_be_read() {
         assert_eq!(found, store.shared.checkpointing.lock().superblock);
     }
 }
+
+/// Two records refer to one large value, so that no checkpoint can be taken before one of them has gone.
+fn hinder_checkpoints(store: &Store, tree: &PoolTree) {
+    let stored = put_large(store, tree, b"song", 9000);
+    tree.put(b"the same song", &stored).unwrap();
+}
+
+/// Each checkpoint that failed left an image of each page that was changed before the next one, for good.
+#[test]
+fn a_store_whose_checkpoints_fail_stays_as_long_as_it_was() {
+    const RECORDS: usize = 3_000;
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    fill(&wrens, 0..RECORDS);
+    store.checkpoint().unwrap();
+    let file_bytes = || store.space_report().unwrap().file_bytes;
+    let start = file_bytes();
+    hinder_checkpoints(&store, &wrens);
+    let change = |round: u8| {
+        for n in 0..RECORDS {
+            wrens.put(&key(n), &[round; 40]).unwrap();
+        }
+    };
+    for round in 0..50 {
+        change(round);
+        assert!(is_damage(&store.checkpoint().unwrap_err()));
+        assert!(file_bytes() < 4 * start, "{round}: {} of {start}", file_bytes());
+        if round % 10 == 0 {
+            // Nothing that the durable one refers to was written again.
+            let left = open(&options(), &disk.crash(round.into()), OpenHow::Existing).unwrap();
+            assert_has(&left, RECORDS);
+            assert!(is_clean(&left), "{round}");
+        }
+    }
+    // With what every other one of the pages was when the last one failed.
+    for n in (0..RECORDS).step_by(30) {
+        wrens.put(&key(n), &[99; 40]).unwrap();
+    }
+    wrens.remove(b"the same song").unwrap();
+    store.checkpoint().unwrap();
+    assert!(is_clean(&store));
+    drop(store);
+    let store = open(&options(), &disk.crash(1), OpenHow::Existing).unwrap();
+    assert!(is_clean(&store));
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    for n in 0..RECORDS {
+        let value = if n % 30 == 0 { 99 } else { 49 };
+        assert_eq!(wrens.get(&key(n)).unwrap().unwrap().as_bytes(), [value; 40], "{n}");
+    }
+}
