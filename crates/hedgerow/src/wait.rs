@@ -153,6 +153,13 @@ pub enum Waiting<'w> {
         /// The end of [`Wait::For`] and [`Wait::Until`], once anybody has asked.
         until: Cell<Option<Moment>>,
     },
+    /// It ends as another one does, and when there is no hope for room.
+    Hoping {
+        /// The other one.
+        waiting: &'w Waiting<'w>,
+        /// Why there is none.
+        hope: &'w dyn Fn() -> Result<()>,
+    },
 }
 
 impl fmt::Debug for Waiting<'_> {
@@ -160,6 +167,7 @@ impl fmt::Debug for Waiting<'_> {
         match self {
             Waiting::Forever => f.write_str("Forever"),
             Waiting::Bounded { wait, .. } => wait.fmt(f),
+            Waiting::Hoping { waiting, .. } => waiting.fmt(f),
         }
     }
 }
@@ -179,7 +187,11 @@ impl Waiting<'_> {
     /// Errors: `WouldBlock`, `Timeout`, `Cancelled`.
     #[cold]
     pub(crate) fn nap(&self) -> Result<Option<Duration>> {
-        let Waiting::Bounded { wait, until } = self else { return Ok(None) };
+        let (wait, until) = match self {
+            Waiting::Forever => return Ok(None),
+            Waiting::Bounded { wait, until } => (wait, until),
+            Waiting::Hoping { waiting, .. } => return waiting.nap(),
+        };
         match wait {
             Wait::Forever => Ok(None),
             Wait::Never => {
@@ -225,6 +237,13 @@ impl Waiting<'_> {
         Ok(())
     }
 
+    /// Whether room may come for which a call waits. To be asked before each sleep, too.
+    ///
+    /// Errors: why not.
+    pub(crate) fn hope(&self) -> Result<()> {
+        if let Waiting::Hoping { hope, .. } = self { hope() } else { Ok(()) }
+    }
+
     /// Whether the call may sleep now, for who asks again soon.
     pub(crate) fn check(&self) -> Result<()> {
         self.nap().map(drop)
@@ -232,12 +251,18 @@ impl Waiting<'_> {
 
     /// Whether the call is not to sleep at all.
     pub(crate) fn is_never(&self) -> bool {
-        matches!(self, Waiting::Bounded { wait: Wait::Never, .. })
+        match self {
+            Waiting::Hoping { waiting, .. } => waiting.is_never(),
+            _ => matches!(self, Waiting::Bounded { wait: Wait::Never, .. }),
+        }
     }
 
     /// Whether anything but the engine's own bounds ends it.
     pub(crate) fn is_bounded(&self) -> bool {
-        matches!(self, Waiting::Bounded { .. })
+        match self {
+            Waiting::Hoping { waiting, .. } => waiting.is_bounded(),
+            _ => matches!(self, Waiting::Bounded { .. }),
+        }
     }
 }
 

@@ -279,7 +279,7 @@ impl BufferPool {
         how: Promised,
         waiting: &Waiting<'_>,
     ) -> Result<()> {
-        self.after_checkpoints(waiting, || log.promise_within(log_bytes, how, waiting))
+        self.after_checkpoints(waiting, |waiting| log.promise_within(log_bytes, how, waiting))
     }
 
     /// Room in the log for all records of a batch; as [`Self::make_log_room`].
@@ -289,17 +289,20 @@ impl BufferPool {
         log_bytes: u64,
         waiting: &Waiting<'_>,
     ) -> Result<Reservation<'l>> {
-        self.after_checkpoints(waiting, || log.reserve(log_bytes, waiting))
+        self.after_checkpoints(waiting, |waiting| log.reserve(log_bytes, waiting))
     }
 
-    /// Tries again after a checkpoint, twice, if the disk is full.
+    /// Tries again after a checkpoint, twice, if the disk is full. Whoever waits for one to make room gets its error if it fails.
     fn after_checkpoints<R>(
         &self,
         waiting: &Waiting<'_>,
-        attempt: impl Fn() -> Result<R>,
+        attempt: impl Fn(&Waiting<'_>) -> Result<R>,
     ) -> Result<R> {
+        let since = Cell::new(None);
+        let hope = || self.slots.as_ref().map_or(Ok(()), |at| at.checkpoints().check(&since));
+        let hoping = Waiting::Hoping { waiting, hope: &hope };
         for _ in 0..2 {
-            match attempt() {
+            match attempt(&hoping) {
                 Err(error) if error.kind() == ErrorKind::DiskFull => {
                     let freed =
                         self.slots.as_ref().map(|slots| slots.checkpoints().wait_for_next(waiting));
@@ -310,7 +313,7 @@ impl BufferPool {
                 other => return other,
             }
         }
-        attempt()
+        attempt(&hoping)
     }
 
     /// Lets a batch in that makes `pages` pages dirty at most, `new` of them new ones: there is room for them, and it

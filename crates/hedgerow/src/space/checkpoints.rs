@@ -14,6 +14,7 @@ use crate::wait::Waiting;
 use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Release};
 use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize};
 use hedgerow_sync::primitive::{Condvar, Mutex, thread};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// How long a writer waits for room for deltas before it gives up, and how long before it looks again. Waits that were cut short
@@ -201,6 +202,23 @@ impl Checkpoints {
             ErrorKind::Timeout,
             "no checkpoint made room for changes within a minute: the disk is very slow, or checkpoints fail",
         ))
+    }
+
+    /// For whoever waits for a checkpoint to make room, and asks again and again: the first time notes how many have ended. If the last one
+    /// has failed, asks for another one, since the cause may be gone.
+    ///
+    /// Errors: why one has failed that has ended since the first time.
+    pub fn check(&self, since: &Cell<Option<u64>>) -> Result<()> {
+        let outcome = self.outcome.lock();
+        let before = since.get().unwrap_or(outcome.count);
+        since.set(Some(before));
+        let Some(error) = &outcome.failure else { return Ok(()) };
+        if outcome.count != before {
+            return Err(error.duplicate());
+        }
+        drop(outcome);
+        self.request_unless_running();
+        Ok(())
     }
 
     /// Waits for a checkpoint to end that may give slots or segments of the log back. False: none will.

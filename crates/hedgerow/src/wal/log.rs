@@ -309,6 +309,11 @@ impl Log {
             if wants_places && let Some(error) = state.no_room.take() {
                 break Err(error);
             }
+            // Nor is who only waits for a flush when no checkpoint makes room, nor a batch, which does not wait for one.
+            let needs_checkpoint = wants_places && how == Promised::Freely;
+            if needs_checkpoint && let Err(error) = waiting.hope() {
+                break Err(error);
+            }
             if since.elapsed() > LONGEST_WAIT {
                 let what = "no checkpoint made room in the log within a minute";
                 break Err(Error::new(ErrorKind::Timeout, what));

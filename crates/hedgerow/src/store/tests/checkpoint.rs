@@ -5,6 +5,7 @@ use crate::store::superblock::LAST_CHECKPOINT;
 use crate::store::{BatchChange, PoolTree};
 use crate::testing::sim::{CallKind, Fault};
 use crate::types::{Epoch, Lsn, PageId};
+use hedgerow_sync::primitive::time::Moment;
 
 fn key(n: usize) -> Vec<u8> {
     format!("key {n:05}").into_bytes()
@@ -471,5 +472,25 @@ fn a_store_whose_checkpoints_fail_stays_as_long_as_it_was() {
     for n in 0..RECORDS {
         let value = if n % 30 == 0 { 99 } else { 49 };
         assert_eq!(wrens.get(&key(n)).unwrap().unwrap().as_bytes(), [value; 40], "{n}");
+    }
+}
+
+/// It waited for a minute, and was told of that minute.
+#[test]
+fn who_needs_a_checkpoint_to_make_room_in_the_log_is_told_why_there_is_none() {
+    let options = StoreOptions { background: true, log_limit_bytes: 1 << 20, ..logged() };
+    let disk = SimDisk::new(1);
+    let store = open(&options, &disk, OpenHow::New).unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    hinder_checkpoints(&store, &wrens);
+    let put = |n: usize| wrens.put(&key(n % 1_000), &[b'v'; 100]);
+    for _ in 0..3 {
+        let refused = (0..100_000).find_map(|n| {
+            let began = Moment::now();
+            Some((put(n).err()?, began.elapsed()))
+        });
+        let (error, waited) = refused.expect("the log is full");
+        assert!(is_damage(&error), "{error:?}");
+        assert!(waited < Duration::from_secs(3), "{waited:?}");
     }
 }
