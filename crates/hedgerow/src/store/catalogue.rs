@@ -15,7 +15,7 @@
 //! checkpoint falls between the two halves, and a crash leaves no page that nothing refers to;
 //! meanwhile writers do not wait for a checkpoint, which could not begin. A drop first says *being
 //! dropped*, then frees pages, then removes the record; it goes on at the next open if it was cut
-//! short. Tree ids are never reused. Both are logged, the creation under the lock that keeps checkpoints
+//! short, in the background if there is one. Tree ids are never reused. Both are logged, the creation under the lock that keeps checkpoints
 //! away. `rename.rs` gives keyspaces other names, in one step for whoever looks a name up.
 //! `Send + Sync`. Lock order: `dropping`, then `creating`, then `names`.
 
@@ -30,6 +30,7 @@ use crate::node::LeafPolicy;
 use crate::page::MemoryPressure;
 use crate::tree::Tree;
 use crate::types::{Lsn, PageId, TreeId};
+use crate::wait::{Wait, is_end_of_wait};
 use crate::wal::{Log, Promised, RECORD_HEADER_BYTES, Record as LogRecord};
 use hedgerow_sync::primitive::atomic::Ordering::{Acquire, Release};
 use hedgerow_sync::primitive::atomic::{AtomicU32, AtomicU64};
@@ -41,6 +42,8 @@ use std::collections::BTreeMap;
 pub const MAX_NAME_BYTES: usize = 255;
 const RECORD_BYTES: usize = 10;
 const RECORD_VERSION: u8 = 1;
+/// Leaves that are freed while names are locked, where a drop goes on behind an opening.
+const DROPPED_AT_ONCE: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -177,6 +180,8 @@ pub struct Catalogue {
     leaves: LeafPolicy,
     creating: Mutex<()>,
     dropping: Mutex<Loads>,
+    /// Drops that were cut short, for the checkpoint thread to go on with. `None`: there is no such thread, and each ends where it is found.
+    postponed: Mutex<Option<Vec<(String, Record)>>>,
     /// Held by who looks names up, and alone by who changes what they mean.
     names: RwLock<History>,
     open: Arc<OpenTrees>,
@@ -199,6 +204,7 @@ impl Catalogue {
             leaves,
             creating: Mutex::new(()),
             dropping: Mutex::new(Loads::new()),
+            postponed: Mutex::new(None),
             names: RwLock::new(History::default()),
         }
     }
@@ -368,6 +374,13 @@ impl Catalogue {
         match self.find(name)?.filter(|record| record.tree == id) {
             Some(record) => {
                 let (dropping, _) = self.begin_drop(name, record, None)?;
+                // A load that it has ended is swept behind it.
+                if record.state != State::Loading
+                    && let Some(postponed) = &mut *self.postponed.lock()
+                {
+                    postponed.push((name.to_owned(), dropping));
+                    return Ok(());
+                }
                 unless_lost(self.finish_drop(name, dropping))
             }
             None => Ok(()),
@@ -442,16 +455,73 @@ impl Catalogue {
 
     /// Goes on with drops that were cut short.
     pub fn finish_drops(&self) -> Result<()> {
+        self.finish_or_postpone(false)
+    }
+
+    /// Leaves them to [`Self::go_on_with_drops`], and those that a replay finds, but for such as a load is swept behind.
+    pub fn postpone_drops(&self) -> Result<()> {
+        self.finish_or_postpone(true)
+    }
+
+    fn finish_or_postpone(&self, postpones: bool) -> Result<()> {
         let _dropping = self.dropping.lock();
-        let mut dropping = Vec::new();
-        self.for_each(&mut |name, record| {
-            let name = name.filter(|_| record.state == State::Dropping);
-            dropping.extend(name.map(|name| (name.to_owned(), record)));
+        let (mut dropping, mut loads) = (Vec::new(), Vec::new());
+        self.for_each(&mut |name, record| match name {
+            Some(name) if record.state == State::Dropping => {
+                dropping.push((name.to_owned(), record));
+            }
+            Some(_) => {}
+            None => loads.push(record.tree),
         })?;
+        if postpones {
+            let is_alone = |(_, record): &mut (String, Record)| !loads.contains(&record.tree);
+            *self.postponed.lock() = Some(dropping.extract_if(.., is_alone).collect());
+        }
         for (name, record) in dropping {
             unless_lost(self.finish_drop(&name, record))?;
         }
         Ok(())
+    }
+
+    /// Whether there is anything to do for [`Self::go_on_with_drops`].
+    pub fn has_postponed_drops(&self) -> bool {
+        self.postponed.lock().as_ref().is_some_and(|postponed| !postponed.is_empty())
+    }
+
+    /// Frees some pages of a keyspace whose drop was cut short. Waits for nobody, for it is the thread that takes the checkpoints that does
+    /// this: who drops or creates keyspaces may wait for one meanwhile. What cannot be read the next opening tries again.
+    ///
+    /// Errors: `WouldBlock`, and those of freeing pages. Then it is there yet.
+    pub fn go_on_with_drops(&self) -> Result<()> {
+        let Some(_dropping) = self.dropping.try_lock() else { return Ok(()) };
+        let next = self.postponed.lock().as_ref().and_then(|postponed| postponed.last().cloned());
+        let Some((name, record)) = next else { return Ok(()) };
+        let is_over = match self.drop_some(&name, record) {
+            Err(error) if !error.is_loss() || is_end_of_wait(&error) => return Err(error),
+            Ok(is_over) => is_over,
+            Err(_) => true,
+        };
+        if is_over && let Some(postponed) = &mut *self.postponed.lock() {
+            postponed.pop();
+        }
+        Ok(())
+    }
+
+    /// True: the keyspace has gone, or another one has its name.
+    fn drop_some(&self, name: &str, record: Record) -> Result<bool> {
+        let names = self.tree.clone().with_wait(Wait::Never);
+        let found = names.get(name.as_bytes())?.map(|found| Record::decode(&found)).transpose()?;
+        let is_there =
+            found.is_some_and(|found| (found.tree, found.state) == (record.tree, State::Dropping));
+        if !is_there {
+            return Ok(true);
+        }
+        self.open.forget(record.tree);
+        let is_over = self.handle(record).drop_some_pages(DROPPED_AT_ONCE, &Wait::Never.begin())?;
+        if is_over {
+            names.remove(name.as_bytes())?;
+        }
+        Ok(is_over)
     }
 
     /// Notes that pages of the keyspace's tree are being written which nothing refers to yet.

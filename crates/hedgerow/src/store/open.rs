@@ -212,7 +212,10 @@ impl Store {
         if !shared.read_only {
             // They give space back, and take what they need for that from where recovery takes it.
             shared.pool.set_replaying(true);
-            shared.catalogue.finish_drops()?;
+            match self.checkpointer.lock().is_some() {
+                true => shared.catalogue.postpone_drops()?,
+                false => shared.catalogue.finish_drops()?,
+            }
             shared.finish_loads(slots)?;
             shared.pool.set_replaying(false);
         }
@@ -260,6 +263,10 @@ impl Store {
         }
         // Release: the checkpoint thread does not settle a store before all of that.
         shared.is_recovered.store(true, Release);
+        if shared.catalogue.has_postponed_drops() {
+            // The thread goes on with them when it is awake.
+            slots.checkpoints().request();
+        }
         Ok(true)
     }
 

@@ -20,6 +20,8 @@ pub(super) const SETTLE_AFTER: Duration = Duration::from_secs(2);
 /// How long the thread waits to settle a store again where it could not: ever longer.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// And before it goes on with a drop that an opening has found.
+const LONGEST_DROP_PAUSE: Duration = Duration::from_secs(1);
 
 /// Passes in which one call moves large values at most: others may write as fast as it moves.
 const MOST_PASSES: usize = 64;
@@ -40,9 +42,22 @@ impl Shared {
         // As it was at the last look. `None`: the store is settled. One that was just opened has room for writers who may not come.
         let mut seen = Some(self.activity(slots));
         let mut look_after = settle_after;
+        let mut drop_after = SHORTEST_PAUSE;
         loop {
-            match slots.checkpoints().wait_for_work(seen.map(|_| look_after)) {
+            let drops = self.is_recovered.load(Acquire)
+                && self.catalogue.has_postponed_drops()
+                && self.pool.check_poison().is_ok();
+            let look = if drops { Some(drop_after) } else { seen.map(|_| look_after) };
+            match slots.checkpoints().wait_for_work(look) {
                 Work::Close => return,
+                Work::Look if drops => {
+                    // What is in the way may pass: a checkpoint that is wanted, somebody who changes names, or a full disk.
+                    drop_after = match self.catalogue.go_on_with_drops() {
+                        Ok(()) => SHORTEST_PAUSE,
+                        Err(_) => (2 * drop_after).min(LONGEST_DROP_PAUSE),
+                    };
+                    (seen, look_after) = (Some(self.activity(slots)), settle_after);
+                }
                 Work::Checkpoint => {
                     // The outcome went to those who wait for it, and poisoned the pool if it had to.
                     self.checkpoint(false).ok();

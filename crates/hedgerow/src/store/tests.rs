@@ -5,6 +5,7 @@ mod books;
 mod catalogue;
 mod checkpoint;
 mod creation;
+mod drops;
 mod large_move;
 mod large_values;
 mod loading;

@@ -26,20 +26,23 @@ impl<P: PagePool> Tree<P> {
     /// Errors: those of reading a page; what [`Journal::enter`](crate::page::Journal::enter) refuses. Then a part is left, and the
     /// same call goes on with it.
     pub fn drop_pages(&self) -> Result<()> {
+        self.drop_some_pages(usize::MAX, &Waiting::Forever).map(drop)
+    }
+
+    /// [`Self::drop_pages`], of so many leaves at most, and waits as `waiting` says. True: that was all.
+    pub fn drop_some_pages(&self, most: usize, waiting: &Waiting<'_>) -> Result<bool> {
         let tree = self.clone().to_free();
         let mut ahead = Vec::new();
-        let mut is_marked = false;
-        loop {
+        for number in 0..=most {
             // A session for each step: what is freed need not stay.
-            let waiting = Waiting::Forever;
-            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);
+            let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, waiting);
             loop {
-                let step = match is_marked {
-                    true => tree.drop_last(&mut ahead),
-                    false => tree.mark_being_freed(&mut retry),
+                let step = match number > 0 {
+                    true => tree.drop_last(&mut ahead, waiting),
+                    false => tree.mark_being_freed(&mut retry, waiting),
                 };
                 match step {
-                    Ok(true) => return Ok(()),
+                    Ok(true) => return Ok(true),
                     Ok(false) => break,
                     Err(stop) => {
                         if !ahead.is_empty() {
@@ -48,20 +51,24 @@ impl<P: PagePool> Tree<P> {
                         }
                         match retry.after(stop) {
                             Err(error) if error.kind() == ErrorKind::KeyspaceDropped => {
-                                return Ok(());
+                                return Ok(true);
                             }
                             other => other?,
                         }
                     }
                 }
             }
-            is_marked = true;
         }
+        Ok(false)
     }
 
     /// Notes in the root that the tree is being freed. Not all is done yet: false.
-    fn mark_being_freed(&self, retry: &mut Retry<'_, P>) -> Result<bool, Stop> {
-        let stay = self.pool.enter_to_free(&Waiting::Forever)?;
+    fn mark_being_freed(
+        &self,
+        retry: &mut Retry<'_, P>,
+        waiting: &Waiting<'_>,
+    ) -> Result<bool, Stop> {
+        let stay = self.pool.enter_to_free(waiting)?;
         let mut root = match retry.is_latched() {
             true => self.lock_any_root(retry.patience())?,
             false => self.open_root()?.0.upgrade()?,
@@ -71,7 +78,7 @@ impl<P: PagePool> Tree<P> {
     }
 
     /// Frees the last leaf, and the nodes above it that have no other child. True if that was all.
-    fn drop_last(&self, ahead: &mut Vec<PageId>) -> Result<bool, Stop> {
+    fn drop_last(&self, ahead: &mut Vec<PageId>, waiting: &Waiting<'_>) -> Result<bool, Stop> {
         let (root, mut level) = self.open_root()?;
         let mut path = Vec::with_capacity(usize::from(MAX_LEVELS));
         path.push(root);
@@ -89,7 +96,7 @@ impl<P: PagePool> Tree<P> {
         }
         // The deepest node that keeps a child; below it a chain of only children.
         let keeper = self.keeper(&path)?;
-        let stay = self.pool.enter_to_free(&Waiting::Forever)?;
+        let stay = self.pool.enter_to_free(waiting)?;
         let epoch = stay.epoch();
         let first = keeper.unwrap_or(0);
         let mut above = Vec::with_capacity(first);
