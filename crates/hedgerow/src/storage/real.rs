@@ -16,6 +16,8 @@ use crate::storage::direct::{self, DIRECT, block_bytes, status_flags};
 use crate::storage::directory::{self, DirectoryLock};
 use crate::storage::failed::{failed, failed_on_path};
 use crate::storage::readers::Readers;
+#[cfg(target_os = "linux")]
+use crate::storage::refused::is_not_begun;
 use crate::storage::refused::is_refused;
 use crate::storage::rename::rename_new;
 use crate::storage::runs::{Run, runs};
@@ -407,8 +409,20 @@ impl RealFile {
             held.take_away();
         }
         drop(held);
-        for (run, result) in runs.iter().zip(results) {
-            if !self.is_written(run, result)? {
+        self.write_rest(runs, requests, &results)
+    }
+
+    /// Writes what a ring has not written, by plain calls.
+    #[cfg(target_os = "linux")]
+    pub(super) fn write_rest(
+        &self,
+        runs: &[Run],
+        requests: &[WriteRequest<'_>],
+        results: &[rustix::io::Result<usize>],
+    ) -> Result<()> {
+        for (run, &result) in runs.iter().zip(results) {
+            let is_left = result.is_err_and(is_not_begun);
+            if is_left || !self.is_written(run, result)? {
                 let requests = &requests[run.first..][..run.count];
                 requests.iter().try_for_each(|r| self.write_at(r.offset_bytes, r.buf))?;
             }

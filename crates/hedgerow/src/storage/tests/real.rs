@@ -379,3 +379,28 @@ fn of_several_who_make_a_file_longer_nobody_makes_it_shorter() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(file.len_bytes().unwrap(), 19_999);
 }
+
+/// A kernel that can start no thread gives writes of a ring back as cancelled. That looked like a write that had failed, after which nothing is
+/// written any more.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_ring_has_not_begun_to_write_is_written_without_it() {
+    use rustix::io::Errno;
+    let place = tempfile::tempdir().unwrap();
+    let disk = RealDisk::new(IoEngine::Sync).unwrap();
+    let path = place.path().join("file");
+    let file = disk.open_file(&path, OpenMode::CreateNew, DirectIo::Never, Links::Follow).unwrap();
+    let requests = [0, 3].map(|offset_bytes| WriteRequest { offset_bytes, buf: b"abc" });
+    let runs = runs::runs(requests.iter().map(|r| (2 * r.offset_bytes, r.buf.len())));
+    assert_eq!(runs.len(), 2);
+    for errno in [Errno::CANCELED, Errno::NOMEM, Errno::AGAIN] {
+        file.set_len(0).unwrap();
+        file.write_rest(&runs, &requests, &[Err(errno), Ok(3)]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc", "{errno}");
+    }
+    for errno in [Errno::IO, Errno::NOSPC] {
+        file.set_len(0).unwrap();
+        file.write_rest(&runs, &requests, &[Err(errno), Err(errno)]).unwrap_err();
+        assert_eq!(std::fs::read(&path).unwrap(), b"", "{errno}");
+    }
+}
