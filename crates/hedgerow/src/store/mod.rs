@@ -92,8 +92,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use superblock::Superblock;
 
-/// How often a load that is done is tried to be made durable again, when the reason why not may pass.
-const LOAD_RETRIES: usize = 3;
+/// How long to wait before a load that is done is tried to be made durable again, when the reason why not may pass.
+const LOAD_RETRIES: [Duration; 3] =
+    [Duration::from_millis(1), Duration::from_millis(100), Duration::from_secs(1)];
 /// Bytes of dirty pages that a disk of 100 MB/s writes within a fraction of a second.
 const QUICKLY_WRITTEN_BYTES: usize = 16 << 20;
 
@@ -403,8 +404,8 @@ impl Store {
     /// Runs a bulk load of the keyspace, so that a crash in the middle leaves nothing behind. `load` sets the flag if it leaves pages that
     /// it could not free: the next opening sweeps them.
     ///
-    /// Errors: those of `load`, which has left nothing then; why the load, which is done, could not be made durable: then
-    /// the store is poisoned.
+    /// Errors: why there can be no checkpoint, or those of `load`, which has left nothing then; why the load, which is done, could not be
+    /// made durable: then the store is poisoned.
     pub fn bulk_load<R, E: From<Error>>(
         &self,
         name: &str,
@@ -429,6 +430,12 @@ impl Store {
                 self.end().ok();
             }
         }
+        let checkpoint = || match self.shared.pool.log() {
+            Some(_) => self.shared.checkpoint_and_reclaim(false).map(drop),
+            None => Ok(()),
+        };
+        // The one behind the load must go well: what would keep it from that is told while nothing is done.
+        checkpoint()?;
         self.shared.catalogue.begin_load(name, tree)?;
         let leaves_pages = Arc::new(AtomicBool::new(false));
         let mut loading = Loading(Some((&self.shared, name, tree)), leaves_pages.clone());
@@ -440,21 +447,15 @@ impl Store {
         // The log has nothing of it, and what is changed from now on builds on it. There is room for all dirty pages, so a
         // full disk is not a reason; if it cannot be made durable all the same, nothing that comes after it may be. Of
         // space that could not be given back the next checkpoint tells.
-        let try_once = || match self.shared.pool.log() {
-            Some(_) => self.shared.checkpoint_and_reclaim(false).map(drop),
-            None => Ok(()),
-        };
-        // What was short may be there now: memory, say.
-        let is_over = |error: &Error| {
-            matches!(
-                error.kind(),
-                ErrorKind::MemoryLimit | ErrorKind::DiskFull | ErrorKind::Timeout
-            )
-        };
-        let mut durable = try_once();
-        for _ in 0..LOAD_RETRIES {
-            if durable.as_ref().is_err_and(is_over) {
-                durable = try_once();
+        let mut durable = checkpoint();
+        for pause in LOAD_RETRIES {
+            // What was short may be there then, memory, say, and what was read wrongly be read rightly. After a failed write nothing is.
+            let may_pass = |error: &Error| {
+                error.kind() != ErrorKind::Closed && self.shared.pool.check_poison().is_ok()
+            };
+            if durable.as_ref().is_err_and(may_pass) {
+                thread::sleep(pause);
+                durable = checkpoint();
             }
         }
         durable.inspect_err(|error| {

@@ -241,3 +241,43 @@ fn nothing_is_freed_of_a_tree_that_is_damaged_and_others_are_not_kept_from_openi
         assert!(report.findings.iter().any(|one| one.page == Some(page)), "{:?}", report.findings);
     }
 }
+
+/// A read that fails in a checkpoint does no harm, but for the one behind a load, after which nothing could be changed any more.
+#[test]
+fn a_read_that_fails_beside_a_load_leaves_a_store_that_goes_on() {
+    let disk = SimDisk::new(1);
+    let store = open(&logged(), &disk, OpenHow::New).unwrap();
+    let gulls = store.create_keyspace("gulls").unwrap();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    let put = |value: u8| gulls.put(b"key", &[value; 9]).map(drop);
+    put(1).unwrap();
+    store.checkpoint().unwrap();
+    let load = |inside: &dyn Fn()| -> Result<()> {
+        store.bulk_load("wrens", &wrens, |leaves_pages| {
+            let mut load = wrens.bulk_load(90)?.telling(leaves_pages);
+            for n in 0..RECORDS {
+                load.push(&n.to_be_bytes(), &[7; 40])?;
+            }
+            let loaded = load.finish();
+            inside();
+            loaded.map(drop)
+        })
+    };
+    // What will not pass is told before anything is done.
+    put(2).unwrap();
+    disk.inject(Fault::once(CallKind::Read, 0, Fault::EIO).sticky());
+    let error = load(&|| panic!("it is not begun")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    disk.clear_faults();
+    put(3).unwrap();
+    // And what passes is waited for.
+    let reads = disk.calls(CallKind::Read);
+    load(&|| disk.inject(Fault::once(CallKind::Read, 0, Fault::EIO))).unwrap();
+    assert!(disk.take_faults().is_empty() && disk.calls(CallKind::Read) > reads);
+    put(4).unwrap();
+    assert_all_there(&store, "wrens", RECORDS);
+    drop((gulls, wrens));
+    let store = open(&logged(), &disk.crash(1), OpenHow::Existing).unwrap();
+    assert_all_there(&store, "wrens", RECORDS);
+    assert!(is_clean(&store));
+}
