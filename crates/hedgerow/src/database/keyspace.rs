@@ -647,7 +647,13 @@ impl Keyspace {
     /// The [errors of reads](Keyspace#errors-of-reads). Damage of any page but the root is shown instead.
     pub fn show_pages(&self, mut show: impl FnMut(PageView<'_>) -> ControlFlow<()>) -> Result<()> {
         self.inner.check_open()?;
-        self.tree.show_pages(&mut show)
+        let forked = || self.inner.check_process();
+        self.tree.show_pages(&mut |page| {
+            let flow = show(page);
+            // In a process that was forked meanwhile nobody goes on with it.
+            if forked().is_ok() { flow } else { ControlFlow::Break(()) }
+        })?;
+        forked()
     }
 
     /// The longest key, in bytes: 65,536. In memory, pages below 2 KiB take shorter ones.

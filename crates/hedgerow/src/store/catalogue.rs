@@ -574,8 +574,13 @@ impl Catalogue {
 
     /// Loads that are under way, or were when the store was last used.
     pub fn loading(&self) -> Result<Vec<Load>> {
+        self.loading_within(&Wait::Forever)
+    }
+
+    /// [`Self::loading`], and waits for others as `wait` says.
+    pub(super) fn loading_within(&self, wait: &Wait) -> Result<Vec<Load>> {
         let mut loads = Vec::new();
-        self.for_each(&mut |name, record| {
+        self.for_each_within(wait, &mut |name, record| {
             if record.state == State::Loading {
                 let name = name.map(str::to_owned);
                 loads.push(Load { name, tree: self.handle(record) });
@@ -606,8 +611,12 @@ impl Catalogue {
 
     /// Those of keyspaces.
     fn records(&self) -> Result<Vec<(String, Record)>> {
+        self.records_within(&Wait::Forever)
+    }
+
+    fn records_within(&self, wait: &Wait) -> Result<Vec<(String, Record)>> {
         let mut records = Vec::new();
-        self.for_each(&mut |name, record| {
+        self.for_each_within(wait, &mut |name, record| {
             if let Some(name) = name {
                 records.push((name.to_owned(), record));
             }
@@ -617,7 +626,16 @@ impl Catalogue {
 
     /// Shows every record and the name of its keyspace, if that was not dropped.
     fn for_each(&self, each: &mut dyn FnMut(Option<&str>, Record)) -> Result<()> {
-        let mut cursor = self.tree.scan();
+        self.for_each_within(&Wait::Forever, each)
+    }
+
+    fn for_each_within(
+        &self,
+        wait: &Wait,
+        each: &mut dyn FnMut(Option<&str>, Record),
+    ) -> Result<()> {
+        let tree = self.tree.clone().with_wait(wait.clone());
+        let mut cursor = tree.scan();
         while let Some((key, record)) = cursor.next_record()? {
             let record = Record::decode(record)?;
             if is_leftover(key) {
@@ -647,7 +665,12 @@ impl Catalogue {
     /// All trees but the catalogue's own, in the order of their keyspaces' names, and whether each is
     /// being dropped: its pages are in use all the same.
     pub fn trees(&self) -> Result<Vec<(String, PoolTree, bool)>> {
-        let records = self.records()?.into_iter();
+        self.trees_within(&Wait::Forever)
+    }
+
+    /// [`Self::trees`], and waits for others as `wait` says.
+    pub(super) fn trees_within(&self, wait: &Wait) -> Result<Vec<(String, PoolTree, bool)>> {
+        let records = self.records_within(wait)?.into_iter();
         let tree = |(name, record): (String, Record)| {
             (name, self.handle(record), record.state == State::Dropping)
         };

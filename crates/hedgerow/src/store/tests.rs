@@ -15,6 +15,7 @@ mod repair;
 mod staged;
 mod verify;
 mod verify_long;
+mod waiting;
 
 use super::open::read_superblocks;
 use super::superblock::{self, Superblock};

@@ -5,7 +5,7 @@
 //! starts over at the root and passes over all that lies at or below the last finished leaf; inner
 //! nodes on the way are then shown again, marked as such.
 //!
-//! Invariants: nothing is latched while the visitor runs; the walk holds one private page for each
+//! Invariants: nothing is latched, and no place in the pool taken, while the visitor runs; the walk holds one private page for each
 //! level. Every leaf moves the finished fence up, or the walk ends: no damage makes it endless.
 
 use super::descend::plain;
@@ -108,11 +108,13 @@ impl<P: Pages> Tree<P> {
             match (retry.after(restart), restart) {
                 (Ok(()), _) => {}
                 (Err(error), Restart::Absent(id)) => {
+                    retry.session.let_go();
                     unreadable(id, error)?;
                     done.unreadable.insert(id);
                 }
                 (Err(error), _) => {
                     let Some(id) = done.impossible.take() else { return Err(error) };
+                    retry.session.let_go();
                     unreadable(id, error)?;
                     done.unreadable.insert(id);
                 }
@@ -129,6 +131,7 @@ impl<P: Pages> Tree<P> {
         let (root, bytes) = self.copy_at(self.root, retry, &|| Ok(self.open_root()?.0))?;
         let level = plain(&bytes).level();
         let again = done.shows(self.root, level);
+        let_go_unless(again, retry);
         let go = visit(Visit {
             id: self.root,
             bytes: &bytes,
@@ -189,6 +192,7 @@ impl<P: Pages> Tree<P> {
                     Restart::Conflict | Restart::Foreign(_) | Restart::Owed | Restart::Gated => {}
                 })?;
             let again = done.shows(id, level - 1);
+            let_go_unless(again, retry);
             let go = visit(Visit {
                 id,
                 bytes: &bytes,
@@ -241,6 +245,14 @@ impl<P: Pages> Tree<P> {
         page.bytes().append_to(0, page_bytes, &mut bytes);
         page.validate()?;
         Ok(bytes.into_boxed_slice())
+    }
+}
+
+/// Gives up the place in the pool: the visitor may be a user, who reads other pages, and might wait for one that others wait for, and for
+/// himself. What was shown before is on the way to what was faulted, which stays.
+fn let_go_unless<P: Pages>(again: bool, retry: &mut Retry<'_, P>) {
+    if !again {
+        retry.session.let_go();
     }
 }
 

@@ -18,10 +18,11 @@ use crate::space::large::{LoanFor, chunk_bytes};
 use crate::space::slot_store::SlotStore;
 use crate::store::PoolTree;
 use crate::store::Shared;
-use crate::wait::Wait;
+use crate::wait::{Wait, is_end_of_wait};
 use hedgerow_sync::primitive::Arc;
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// Values of a pass at least, and the part of the memory limit that the list of more takes at most.
 const PASS_VALUES: usize = 1024;
@@ -31,6 +32,8 @@ const ASKED_EVERY: usize = 256;
 /// Part of the file, and zones, by which it may be longer than what is in it.
 const SPARE_PART: u64 = 32;
 const SPARE_ZONES: u64 = 2;
+/// How long a walk waits for others: longer than the cleaning of frames takes.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// How it was when no large value could be moved last.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +87,8 @@ impl Shared {
         let ends = || is_wanted() || self.is_closed_with_gaps(slots);
         let Some(end_zone) = wanted_end(slots) else { return Ok(false) };
         // A load that was not finished has no log; one that begins later is met by each value (`copy_and_swap`).
-        match self.catalogue.loading() {
+        match self.catalogue.loading_within(&Wait::For(LONGEST_WAIT)) {
+            Err(error) if is_end_of_wait(&error) => return Ok(false),
             Ok(loading) if loading.is_empty() => {}
             // Whoever looks a name up is told.
             Err(error) if !error.is_loss() => return Err(error),
@@ -102,7 +106,11 @@ impl Shared {
         }
         let (mut moved, mut in_vain) = (false, true);
         let mut budget_bytes = self.pool.budget().limit_bytes();
-        for far in self.far_values(slots, end_zone, &ends)? {
+        let found = match self.far_values(slots, end_zone, &ends) {
+            Err(error) if is_end_of_wait(&error) => return Ok(false),
+            found => found?,
+        };
+        for far in found {
             match self.move_value(slots, &far, end_zone, &ends) {
                 Ok(Moved::Yes) => {
                     moved = true;
@@ -136,7 +144,8 @@ impl Shared {
         Ok(moved)
     }
 
-    /// Values of which a part lies at `end_zone` or behind; those that were found when `ends` said so.
+    /// Values of which a part lies at `end_zone` or behind; those that were found when `ends` said so. Waits for others for a moment at
+    /// most: it may be they who wait for the checkpoints of this thread.
     pub(in crate::store) fn far_values(
         &self,
         slots: &SlotStore,
@@ -148,11 +157,12 @@ impl Shared {
         let most_bytes = self.pool.budget().limit_bytes() / PASS_PART;
         let (mut all, mut all_bytes) = (Vec::new(), 0);
         let mut looked_at = 0;
-        for (_, tree, is_dropping) in self.catalogue.trees()? {
+        let moment = Wait::For(LONGEST_WAIT);
+        for (_, tree, is_dropping) in self.catalogue.trees_within(&moment)? {
             if is_dropping {
                 continue;
             }
-            let walked = tree.scan().visit(|key, value| {
+            let walked = tree.clone().with_wait(moment.clone()).scan().visit(|key, value| {
                 looked_at += 1;
                 if looked_at % ASKED_EVERY == 0 && ends() {
                     return ControlFlow::Break(());
