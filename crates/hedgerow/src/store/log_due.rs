@@ -34,19 +34,20 @@ impl CheckpointDue {
             return Pace::default();
         };
         let bound_bytes = self.bound_bytes(&pool);
+        let target = self.target.max(LEAST_TARGET);
         let pace = |pressure| Pace { pressure, bound_bytes };
         let part_of_bound = |bytes: u64| bytes as f64 / bound_bytes as f64;
         let pages = StorePages::of(&pool);
         let dirty = pool.dirty_pages() as u64;
         let fresh = pages.replay(growth.fresh_bytes, dirty + slots.images_for_next());
         if growth.fresh_bytes > self.log_limit_bytes / 2
-            || fresh > self.target.mul_f64(CHECKPOINT_AT)
+            || fresh > target.mul_f64(CHECKPOINT_AT)
             || part_of_bound(growth.fresh_bytes) > CHECKPOINT_AT
         {
             slots.checkpoints().request_unless_running();
         }
         let now = pages.replay(growth.kept_bytes, dirty + slots.images_not_durable());
-        let part = now.as_secs_f64() / self.target.as_secs_f64().max(LEAST_TARGET_SECONDS);
+        let part = now.as_secs_f64() / target.as_secs_f64();
         // What is kept for a batch alone is its own affair.
         let part = part.max(part_of_bound(growth.kept_bytes.min(growth.fresh_bytes)));
         let pressure = (part - BEGIN_TO_SLOW_DOWN) / (1.0 - BEGIN_TO_SLOW_DOWN);
@@ -74,8 +75,8 @@ const CHECKPOINT_AT: f64 = 0.4;
 const BEGIN_TO_SLOW_DOWN: f64 = 0.6;
 /// Bytes that the log may have whatever the store has.
 pub(super) const LEAST_BOUND_BYTES: u64 = 16 << 20;
-/// No target is so short that changes are slowed down whatever is done.
-const LEAST_TARGET_SECONDS: f64 = 0.3;
+/// No target is so short that checkpoints are due, or changes slowed down, whatever is done: a quarter of this any opening takes.
+const LEAST_TARGET: Duration = Duration::from_millis(600);
 /// So much more log there is before a checkpoint is asked for again that has not helped.
 const ASK_AGAIN_BYTES: u64 = 4 << 20;
 
@@ -151,6 +152,18 @@ mod tests {
         let due = due(&store, u64::MAX, Duration::from_secs(1));
         let growths = [(growth(19_000_000, 0), false), (growth(21_000_000, 0), true)];
         assert_asks(&store, &due, &growths);
+    }
+
+    /// Each look asked for one, since an opening that has nothing to replay takes more than two fifths of such a target.
+    #[test]
+    fn the_shortest_target_asks_for_no_checkpoint_that_nothing_is_for() {
+        for target in [Duration::ZERO, Duration::from_millis(300), Duration::from_millis(375)] {
+            let store = store();
+            let due = due(&store, u64::MAX, target);
+            assert_eq!(due.look(growth(0, 0)).pressure, 0.0);
+            let growths = [(growth(0, 0), false), (growth(1 << 20, 1 << 20), false)];
+            assert_asks(&store, &due, &[growths[0], growths[1], (growth(20 << 20, 0), true)]);
+        }
     }
 
     #[test]
