@@ -12,7 +12,7 @@
 //! order of pins; such slots are kept by (first pin, last pin) as bits, not as records, because a
 //! backup may hold a pin for days. Before that a slot is a record of 16 bytes, and there are no more
 //! of those than deltas in memory. What the end of a pin makes free leaves in pieces, like what a checkpoint
-//! makes ripe. Invariant: `units` counts every unit in here once. Not shared.
+//! makes ripe, but neighbours leave together: where they lie in several zones, the caller divides them. Invariant: `units` counts every unit in here once. Not shared.
 
 use super::unit_set::UnitSet;
 use crate::error::{Error, ErrorKind, Result};
@@ -128,10 +128,10 @@ impl Quarantine {
     /// needs. False: there are no more. In pieces, so that others get at the lock around it in between.
     pub fn release_ripe(&mut self, most: usize, mut release: impl FnMut(u64, u32)) -> bool {
         let mut left = most;
-        self.unpinned.take_some(most, |unit| {
-            self.units -= 1;
+        self.unpinned.take_some(most, |start, len| {
+            self.units -= u64::from(len);
             left -= 1;
-            release(unit, 1);
+            release(start, len);
         });
         if left == 0 {
             return true;
@@ -488,6 +488,23 @@ mod tests {
         assert_eq!(q.memory_bytes(), waiting + one.memory_bytes() + 64);
         q.unpin(Epoch(1)).unwrap();
         assert_eq!(q.memory_bytes(), waiting + one.memory_bytes());
+    }
+
+    /// Each was freed by itself, in the thread of whoever ended a snapshot.
+    #[test]
+    fn neighbours_that_a_pin_has_held_leave_together() {
+        let mut q = Quarantine::new(Epoch(1));
+        q.pin();
+        for unit in 0..500 {
+            q.supersede(3_000 + 2 * unit, 2, Epoch(1), Epoch(2));
+        }
+        q.supersede(9_000, 1, Epoch(1), Epoch(2));
+        durable(&mut q, Epoch(2), |_, _| panic!("it is pinned"));
+        q.unpin(Epoch(1)).unwrap();
+        let mut released = Vec::new();
+        while q.release_ripe(512, |start, len| released.push((start, len))) {}
+        assert_eq!(released, [(3_000, 1_000), (9_000, 1)]);
+        assert_eq!(q.units(), 0);
     }
 
     #[test]

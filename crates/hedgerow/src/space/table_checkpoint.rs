@@ -366,13 +366,19 @@ impl Zones {
         Ok(())
     }
 
-    /// Frees up to `most` of the slots that waited for a checkpoint that is durable now. False: there are no
+    /// Frees up to `most` of the slots, or runs of neighbouring ones, that waited for a checkpoint that is durable now. False: there are no
     /// more.
     pub fn free_ripe(&mut self, most: usize) -> bool {
         let mut free = Vec::with_capacity(most);
         let more = self.quarantine.release_ripe(most, |unit, units| free.push((unit, units)));
-        for (unit, units) in free {
-            self.release(unit, units);
+        let per_zone = u64::from(self.geometry.units_per_zone());
+        for (first, units) in free {
+            let (mut unit, end) = (first, first + u64::from(units));
+            while unit < end {
+                let next = end.min((unit / per_zone + 1) * per_zone);
+                self.release(unit, (next - unit) as u32);
+                unit = next;
+            }
         }
         more
     }

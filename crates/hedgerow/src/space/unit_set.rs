@@ -86,22 +86,40 @@ impl UnitSet {
         }
     }
 
-    /// Takes up to `most` units out, in no order, and calls `each` for each of them.
-    pub(super) fn take_some(&mut self, most: usize, mut each: impl FnMut(u64)) {
+    /// Takes up to `most` runs of neighbours out, in no order, and calls `each` with the first unit and the number of units of each of
+    /// them. A run ends with its chunk.
+    pub(super) fn take_some(&mut self, most: usize, mut each: impl FnMut(u64, u32)) {
         let mut left = most;
         while left > 0
             && let Some(mut chunk) = self.chunks.first_entry()
         {
             let first = chunk.key() * CHUNK_UNITS;
+            let mut run = (first, 0);
             for (i, word) in chunk.get_mut().iter_mut().enumerate() {
-                while *word != 0 && left > 0 {
-                    each(first + i as u64 * 64 + u64::from(word.trailing_zeros()));
-                    *word &= *word - 1;
-                    self.len -= 1;
-                    left -= 1;
+                while *word != 0 {
+                    let bit = word.trailing_zeros();
+                    let len = (*word >> bit).trailing_ones();
+                    let unit = first + i as u64 * 64 + u64::from(bit);
+                    if run.1 == 0 || run.0 + u64::from(run.1) != unit {
+                        if run.1 > 0 {
+                            each(run.0, run.1);
+                            left -= 1;
+                        }
+                        run = (unit, 0);
+                    }
+                    if left == 0 {
+                        break;
+                    }
+                    run.1 += len;
+                    *word &= !(u64::MAX >> (64 - len) << bit);
+                    self.len -= u64::from(len);
                 }
             }
-            if left > 0 || chunk.get().iter().all(|&word| word == 0) {
+            if left > 0 && run.1 > 0 {
+                each(run.0, run.1);
+                left -= 1;
+            }
+            if chunk.get().iter().all(|&word| word == 0) {
                 chunk.remove();
             }
         }
@@ -168,13 +186,14 @@ mod tests {
         assert_eq!(some, [c - 1, c, c + 1]);
         assert_eq!(set.memory_bytes(), 3 * CHUNK_BYTES);
         let mut taken = Vec::new();
-        for most in [1, 3, 0, 2, 9] {
+        for most in [1, 0, 2, 9] {
             let before = taken.len();
-            set.take_some(most, |unit| taken.push(unit));
-            assert_eq!(taken.len(), (before + most).min(all.len()));
-            assert_eq!(set.len(), (all.len() - taken.len()) as u64);
+            set.take_some(most, |first, units| taken.push((first, units)));
+            assert_eq!(taken.len(), (before + most).min(4));
+            let units: u64 = taken.iter().map(|(_, units)| u64::from(*units)).sum();
+            assert_eq!(set.len(), all.len() as u64 - units);
         }
-        assert_eq!(taken, all);
+        assert_eq!(taken, [(5, 1), (c - 2, 2), (c, 3), (1 << 40, 1)]);
         assert_eq!(set.memory_bytes(), 0);
     }
 

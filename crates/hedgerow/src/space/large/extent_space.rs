@@ -61,12 +61,13 @@ impl Waiting {
             return vec![run];
         }
         let mut taken: Vec<Run> = Vec::new();
-        self.units.take_some(usize::try_from(most).unwrap_or(usize::MAX), |unit| {
-            match taken.last_mut() {
-                Some(run) if run.unit + u64::from(run.units) == unit => run.units += 1,
-                _ => taken.push(Run { unit, units: 1 }),
-            }
-        });
+        self.units.take_some(
+            usize::try_from(most).unwrap_or(usize::MAX),
+            |unit, units| match taken.last_mut() {
+                Some(run) if run.unit + u64::from(run.units) == unit => run.units += units,
+                _ => taken.push(Run { unit, units }),
+            },
+        );
         taken
     }
 
