@@ -29,14 +29,21 @@ const DEPTH: usize = 128;
 const MAX_IDLE: usize = 16;
 /// Refused submissions in a row after which a ring is given up.
 const MAX_REFUSALS: usize = 100;
-/// Rings that were given up, or could not be made, after which there are no others.
+/// Rings in a row that were given up, or could not be made, after which others are tried only now and then.
 const MAX_GIVEN_UP: usize = 8;
+/// Batches and streams without a ring before one is tried again: what there was not enough of, descriptors or memory, may be there again.
+const TRIED_AFTER: usize = 1000;
+/// So many were given up if none will ever work.
+const FOR_GOOD: usize = usize::MAX / 2;
 
 /// The rings of a disk.
 pub(super) struct Rings {
     idle: Mutex<Vec<IoUring>>,
-    /// From [`MAX_GIVEN_UP`] on nobody tries any more. Relaxed: it decides how, and not what, is read or written.
+    /// From [`MAX_GIVEN_UP`] on hardly anybody tries any more, and from [`FOR_GOOD`] on nobody. Relaxed: it decides how, and not what, is
+    /// read or written.
     given_up: AtomicUsize,
+    /// Batches and streams that have done without one since.
+    done_without: AtomicUsize,
 }
 
 impl std::fmt::Debug for Rings {
@@ -71,7 +78,8 @@ impl Rings {
             Some(entry) if entry.result() >= 0 => {}
             _ => return Err(io::ErrorKind::Unsupported.into()),
         }
-        Ok(Rings { idle: Mutex::new(vec![ring]), given_up: AtomicUsize::new(0) })
+        let (given_up, done_without) = Default::default();
+        Ok(Rings { idle: Mutex::new(vec![ring]), given_up, done_without })
     }
 
     /// Reads runs of slices together. One outcome for each run.
@@ -154,7 +162,11 @@ impl Rings {
     }
 
     fn take(&self) -> Option<IoUring> {
-        if self.given_up.load(Relaxed) >= MAX_GIVEN_UP {
+        let given_up = self.given_up.load(Relaxed);
+        if given_up >= MAX_GIVEN_UP
+            && (given_up >= FOR_GOOD
+                || !(self.done_without.fetch_add(1, Relaxed) + 1).is_multiple_of(TRIED_AFTER))
+        {
             return None;
         }
         let idle = self.idle.lock().pop();
@@ -165,8 +177,11 @@ impl Rings {
     /// idle ones are closed.
     #[cold]
     fn note_refusal(&self, error: &io::Error) {
-        let weight = if is_final(error) { MAX_GIVEN_UP } else { 1 };
-        if self.given_up.fetch_add(weight, Relaxed) + weight >= MAX_GIVEN_UP {
+        let before = match is_final(error) {
+            true => self.given_up.fetch_max(FOR_GOOD, Relaxed).max(FOR_GOOD),
+            false => self.given_up.fetch_add(1, Relaxed),
+        };
+        if before + 1 >= MAX_GIVEN_UP {
             // Closed after the lock is free.
             let _idle = std::mem::take(&mut *self.idle.lock());
         }
@@ -175,7 +190,7 @@ impl Rings {
     fn give_back(&self, ring: IoUring) {
         // This one works: what was refused before was for want of something that comes and goes.
         let refused = self.given_up.load(Relaxed);
-        if refused > 0 && refused < MAX_GIVEN_UP {
+        if refused > 0 && refused < FOR_GOOD {
             // If somebody was refused just now, that counts.
             self.given_up.compare_exchange(refused, 0, Relaxed, Relaxed).ok();
         }
@@ -456,11 +471,29 @@ mod tests {
         let outcomes = rings.write(&file, &runs, &slices, None);
         assert!(outcomes.iter().all(|outcome| *outcome == Ok(3)));
 
+        // Want of something is over some day, and a refusal is not.
+        let want = || rings.note_refusal(&Errno::MFILE.into());
+        (0..MAX_GIVEN_UP).for_each(|_| want());
+        assert_eq!(rings.idle.lock().len(), 0);
+        for _ in 0..2 {
+            let without = (0..).take_while(|_| rings.take().is_none()).count();
+            assert_eq!(without, TRIED_AFTER - 1);
+            want();
+        }
+        let batch = || rings.write(&file, &runs[..1], &slices[..1], None)[0];
+        let without = (0..).take_while(|_| batch() == Err(Errno::AGAIN)).count();
+        assert_eq!((without, rings.idle.lock().len()), (TRIED_AFTER - 1, 1));
+        assert_eq!(batch(), Ok(3));
+
         // A panic beside a batch comes when the batch has ended.
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             rings.write(&file, &runs, &slices, Some(&mut || panic!("on purpose")))
         }));
         assert!(panicked.is_err());
         assert_eq!(rings.idle.lock().len(), 1);
+
+        rings.note_refusal(&Errno::PERM.into());
+        assert_eq!(rings.idle.lock().len(), 0);
+        assert!((0..3 * TRIED_AFTER).all(|_| batch() == Err(Errno::AGAIN)));
     }
 }
