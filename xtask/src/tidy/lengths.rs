@@ -17,7 +17,7 @@ pub const MAX_FN_LINES: usize = 100;
 /// was 40,000 and 9,000 for what revision 95ca20c had in 46,600 and 12,600. Files that it had, or that were made of such, have 43,200 and
 /// 9,400 now, with all that came into them; files that are new since have 28,500 and 2,200.
 const BUDGETS: [(&str, &str, usize); 2] =
-    [("engine without tests", "crates/hedgerow/src/", 73_730), ("xtask", "xtask/src/", 12_000)];
+    [("engine without tests", "crates/hedgerow/src/", 74_150), ("xtask", "xtask/src/", 12_000)];
 
 /// What is counted as a whole, its lines, and how many it may have. Of the engine, tests do not count.
 pub fn budgets(tree: &Tree) -> Vec<(&'static str, usize, usize)> {
