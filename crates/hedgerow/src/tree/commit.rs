@@ -19,7 +19,7 @@
 //!
 //! Invariants: no leaf is changed before all are latched, so that who sees one of the changes finds every other leaf latched or
 //! changed. Nothing but leaves is waited for while one is latched, and nothing is allocated then but a leaf's list of what to
-//! do next. Thread-safety: as for [`Tree`](super::Tree).
+//! do next. Thread-safety: as for [`Tree`].
 
 use super::Tree;
 use super::commit_leaves::{
