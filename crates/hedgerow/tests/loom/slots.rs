@@ -91,6 +91,8 @@ fn a_slot_that_a_checkpoint_needs_is_not_written_again() {
         let first = write(&slots, P, 1, (Slot::NONE, 0));
         checkpoint(&slots, &paper, 1, &[], &[first]);
         let second = write(&slots, P, 2, (first, 1));
+        // Its epoch ends, as that of a store does, before anybody changes anything in the next one.
+        slots.owe(Epoch(2), || 0);
         // Writes images of the next epoch, as many as there is room for, while the checkpoint of this one is taken.
         let writer = {
             let slots = Arc::clone(&slots);
