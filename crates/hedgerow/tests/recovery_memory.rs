@@ -166,7 +166,11 @@ fn open(path: &Path, shape: Shape) {
     let (records, bytes) = (replayed.records, replayed.log_bytes);
     println!("{shape:?}: peak {peak} bytes, {records} changes of {bytes} bytes of log");
     let log = shape.changes() * (12 + shape.lengths().0) as u64;
-    assert!(replayed.log_bytes > log / 4 * 3, "the batch was under way: {replayed:?}");
+    if replayed.log_bytes <= log / 4 * 3 {
+        // A checkpoint had it all before the process ended: on a busy machine that comes late.
+        println!("the batch had ended");
+        return;
+    }
     assert!(peak <= LIMIT_BYTES + ALLOWANCE_BYTES, "{peak} bytes at the peak of opening");
     let kept = db.open_keyspace("kept").unwrap().unwrap();
     assert_eq!(db.open_keyspace("dropped").unwrap().is_none(), shape == Shape::Dropped);
@@ -221,16 +225,20 @@ fn a_store_is_opened_within_its_limit_whatever_batches_were_under_way() {
         return;
     }
     for (name, shape) in SHAPES {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("killed.hrow");
-        let written = run("write", &path, name);
-        let said = String::from_utf8_lossy(&written.stdout);
-        assert!(said.contains("the batch is under way"), "{said}{written:?}");
-        assert!(!written.status.success(), "it was killed");
-        let opened = run("open", &path, name);
-        let said = String::from_utf8_lossy(&opened.stdout);
-        assert!(opened.status.success(), "{said}{}", String::from_utf8_lossy(&opened.stderr));
-        assert!(said.contains("peak "), "the child did the work: {said}");
-        println!("{shape:?}: {said}");
+        let is_under_way = || {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("killed.hrow");
+            let written = run("write", &path, name);
+            let said = String::from_utf8_lossy(&written.stdout);
+            assert!(said.contains("the batch is under way"), "{said}{written:?}");
+            assert!(!written.status.success(), "it was killed");
+            let opened = run("open", &path, name);
+            let said = String::from_utf8_lossy(&opened.stdout);
+            assert!(opened.status.success(), "{said}{}", String::from_utf8_lossy(&opened.stderr));
+            assert!(said.contains("peak "), "the child did the work: {said}");
+            println!("{shape:?}: {said}");
+            !said.contains("the batch had ended")
+        };
+        assert!((0..20).any(|_| is_under_way()), "{shape:?}: it has always ended");
     }
 }
