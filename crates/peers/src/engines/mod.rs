@@ -201,7 +201,8 @@ mod tests {
             match run(&cell) {
                 Ok(result) => assert_eq!(result.phases.len(), cell.phases.len(), "{name}"),
                 Err(CellError::Unsupported(why)) => {
-                    let cannot = ["lmdb", "lmdb-100ms", "lmdb-batch", "crossbeam-skipmap", "scc-treeindex"];
+                    let cannot =
+                        ["lmdb", "lmdb-100ms", "lmdb-batch", "crossbeam-skipmap", "scc-treeindex"];
                     assert!(cannot.contains(&name), "{name}: {why}")
                 }
                 Err(error) => panic!("{name}: {error}"),
