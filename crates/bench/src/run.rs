@@ -265,7 +265,8 @@ impl Bout<'_> {
                 let mut cell =
                     self.cell(contestant, pair, keys).map_err(|error| error.to_string())?;
                 cell.memory_group = group.as_ref().map(|group| group.path().to_owned());
-                if self.plan.touches_memory() {
+                let runs = !matches!(contestant.how, How::Nobody(_));
+                if runs && self.plan.touches_memory() {
                     machine::touch_memory(TOUCHED_TIMES * loaded_bytes(&cell, keys));
                 }
                 let outcome = self.one(contestant, &cell)?;

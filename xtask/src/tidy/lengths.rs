@@ -14,8 +14,7 @@ pub const MAX_FILE_LINES: usize = 700;
 pub const MAX_FN_LINES: usize = 100;
 
 /// What the engine may have without its tests, and `xtask` with them, in lines: little more than they had at the end of November 2026. The aim
-/// was 40,000 and 9,000 for what revision 95ca20c had in 46,600 and 12,600. Files that it had, or that were made of such, have 43,200 and
-/// 9,400 now, with all that came into them; files that are new since have 28,500 and 2,200.
+/// was 40,000 and 9,000 for what revision 95ca20c had in 46,600 and 12,600; two fifths of what the engine has now are in files that are new since.
 const BUDGETS: [(&str, &str, usize); 2] =
     [("engine without tests", "crates/hedgerow/src/", 74_150), ("xtask", "xtask/src/", 12_000)];
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing waits for the disk unless the cell asks for it; how durable changes are otherwise stands at the head of
 //! each file. A store that works by transactions has two names: under the plain one each operation of a phase is a
-//! transaction, under `-batch` a thousand operations are. Loading takes a thousand a transaction in all
+//! transaction, under `-batch` a thousand operations are. `lmdb-100ms` is LMDB with a sync every 100 ms. Loading takes a thousand a transaction in all
 //! of them, and waits for no disk.
 
 mod bf_tree;
