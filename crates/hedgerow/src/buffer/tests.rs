@@ -1,5 +1,23 @@
 //! Interleavings of the pool that once went wrong, each forced by hand.
 
+/// Methods of a file that hands these on to its field `file`.
+#[rustfmt::skip]
+macro_rules! forwards_the_rest {
+    () => {
+        fn len_bytes(&self) -> Result<u64> { self.file.len_bytes() }
+        fn set_len(&self, len_bytes: u64) -> Result<()> { self.file.set_len(len_bytes) }
+        fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> { self.file.punch_hole(offset_bytes, len_bytes) }
+        fn sync_data(&self) -> Result<()> { self.file.sync_data() }
+        fn sync_all(&self) -> Result<()> { self.file.sync_all() }
+        fn allocated_bytes(&self) -> Result<u64> { self.file.allocated_bytes() }
+        fn block_bytes(&self) -> usize { self.file.block_bytes() }
+        fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> { self.file.try_lock(exclusive) }
+        fn is_at(&self, path: &Path) -> Result<bool> { self.file.is_at(path) }
+        fn unlock(&self) -> Result<()> { self.file.unlock() }
+        fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_unaligned(offset_bytes, buf) }
+    };
+}
+
 mod contention;
 mod hot;
 mod lent;

@@ -55,17 +55,7 @@ impl File for Full {
     fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_at(offset_bytes, buf) }
     fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> { self.file.write_at(offset_bytes, buf) }
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) { self.file.read_batch(requests); }
-    fn len_bytes(&self) -> Result<u64> { self.file.len_bytes() }
-    fn set_len(&self, len_bytes: u64) -> Result<()> { self.file.set_len(len_bytes) }
-    fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> { self.file.punch_hole(offset_bytes, len_bytes) }
-    fn sync_data(&self) -> Result<()> { self.file.sync_data() }
-    fn sync_all(&self) -> Result<()> { self.file.sync_all() }
-    fn allocated_bytes(&self) -> Result<u64> { self.file.allocated_bytes() }
-    fn block_bytes(&self) -> usize { self.file.block_bytes() }
-    fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> { self.file.try_lock(exclusive) }
-    fn is_at(&self, path: &Path) -> Result<bool> { self.file.is_at(path) }
-    fn unlock(&self) -> Result<()> { self.file.unlock() }
-    fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_unaligned(offset_bytes, buf) }
+    forwards_the_rest!();
 }
 
 /// Copies that a failed checkpoint has thrown away count no more: the next one would wait for them, and poison the store.
