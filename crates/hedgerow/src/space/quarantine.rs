@@ -184,6 +184,16 @@ impl Quarantine {
         self.pinned.iter().filter(|(pins, _)| is_held(pins)).map(|(_, set)| set.len()).sum()
     }
 
+    /// The oldest checkpoint that is pinned.
+    pub fn oldest_pin(&self) -> Option<Epoch> {
+        self.pins.keys().next().copied()
+    }
+
+    /// Whether a checkpoint from `born` up to, and without, `superseding` is pinned.
+    pub fn is_pinned_within(&self, born: Epoch, superseding: Epoch) -> bool {
+        born < superseding && self.pins.range(born..superseding).next().is_some()
+    }
+
     /// Whether a checkpoint before `superseding` is pinned.
     pub fn is_pinned_before(&self, superseding: Epoch) -> bool {
         self.pins.range(..superseding).next().is_some()

@@ -15,9 +15,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::large::Held;
 use crate::large::{Stored, read_stored};
 use crate::page::Values;
+use crate::space::large::FixedReader;
 use crate::space::slot_store::SlotStore;
 use crate::tree::{FrozenTree, Value};
-use crate::types::{Epoch, Lsn, TreeId};
+use crate::types::{Lsn, TreeId};
 use crate::versions::{Figures, Kept, Seen, SlotId, Snapshot};
 use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::{Arc, Mutex};
@@ -40,22 +41,22 @@ pub struct OpenSnapshot {
 
 /// The snapshots that keep the places of large values, with what ends that.
 #[derive(Default)]
-pub(super) struct KeptExtents(Mutex<BTreeMap<SlotId, Epoch>>);
+pub(super) struct KeptExtents(Mutex<BTreeMap<SlotId, FixedReader>>);
 
 impl KeptExtents {
     fn end(&self, snapshot: SlotId, slots: &SlotStore) {
         let reading = self.0.lock().remove(&snapshot);
         if let Some(reading) = reading {
-            slots.end_reading(reading);
+            slots.end_fixed(reading);
         }
     }
 
     /// Ends what snapshots keep that were given up.
     fn end_given_up(&self, versions: &PoolVersions, slots: &SlotStore) {
         // Who is in the list has its slot still.
-        let is_given_up = |slot: &SlotId, _: &mut Epoch| versions.is_given_up(*slot);
+        let is_given_up = |slot: &SlotId, _: &mut FixedReader| versions.is_given_up(*slot);
         let ended: Vec<_> = self.0.lock().extract_if(.., is_given_up).collect();
-        ended.into_iter().for_each(|(_, reading)| slots.end_reading(reading));
+        ended.into_iter().for_each(|(_, reading)| slots.end_fixed(reading));
     }
 }
 
@@ -127,7 +128,9 @@ impl Store {
             let at = ticket.lsn();
             let keeps_extents = reading.is_some();
             if let Some(reading) = reading {
-                shared.kept_extents.0.lock().insert(ticket.slot(), reading.lasting());
+                // What is there at its moment was put in this epoch at the latest.
+                let reading = reading.fixed(shared.pool.epochs().current());
+                shared.kept_extents.0.lock().insert(ticket.slot(), reading);
             }
             let snapshot = OpenSnapshot {
                 shared: shared.clone(),

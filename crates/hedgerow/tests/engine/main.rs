@@ -71,6 +71,7 @@ mod repair;
 mod room_ahead;
 mod shrink;
 mod small_world;
+mod snapshot_values;
 mod snapshots;
 mod space;
 mod told;

@@ -3,10 +3,15 @@
 //! `units.rs` has the life of an extent's units, and changes the bitmaps. This keeps the account of the steps: what was written and is
 //! not entered yet, what was left in which epoch, and who is reading.
 //!
+//! There are two kinds of readers. Who looks for a value now may come to any extent that is entered meanwhile. Who looks at one moment, a
+//! snapshot or a pinned checkpoint, refers to none that was entered later (`births.rs`), so those do not wait for it.
+//!
 //! Invariants: `writing_units` counts units that are held and that nothing refers to; `left_units` those that were left, each held; the
-//! epochs in `left` never fall. Not shared: the caller's lock covers each call.
+//! epochs in `left` and in `young` never fall. Not shared: the caller's lock covers each call.
 
+use super::births::Births;
 use crate::large::{Extent, Run};
+use crate::space::quarantine::Quarantine;
 use crate::space::unit_set::UnitSet;
 use crate::types::Epoch;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +27,9 @@ pub(in crate::space) struct ExtentSpace {
     writing_units: u64,
     /// Left, by the epoch in which they were, which never falls.
     left: VecDeque<(Epoch, Run)>,
+    /// The same of those that nobody needs who looks at one moment.
+    young: VecDeque<Young>,
+    births: Births,
     /// Left before that, and somebody holds all of them back: by the last epoch in which any of a group was.
     waiting: BTreeMap<Epoch, Waiting>,
     left_units: u64,
@@ -34,10 +42,35 @@ pub(in crate::space) struct ExtentSpace {
     fresh_units: u64,
     /// Who may read any extent: how many began in which epoch, or just before it ended.
     readers: BTreeMap<Epoch, u32>,
+    /// Who looks at one moment: by when they began.
+    fixed: BTreeMap<Epoch, Fixed>,
     /// Who reads one extent, by the first units of its runs.
     read_runs: BTreeMap<u64, ReadRun>,
     /// None of these is longer.
     longest_read: u32,
+}
+
+/// A run that was left, and nobody needed then who looked at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Young {
+    born: Epoch,
+    left: Epoch,
+    run: Run,
+}
+
+/// Who looks at one moment, and began in the same epoch.
+#[derive(Debug)]
+struct Fixed {
+    count: u32,
+    /// None of them refers to what was entered later.
+    last: Epoch,
+}
+
+/// Somebody who looks at one moment: when it began, and the epoch of the last extents that it may refer to.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct FixedReader {
+    from: Epoch,
 }
 
 /// Units that the same ones hold back. There may be as many as somebody overwrites while a snapshot lives.
@@ -91,8 +124,10 @@ const READ_RUN_BYTES: usize = 64;
 impl ExtentSpace {
     pub(in crate::space) fn memory_bytes(&self) -> usize {
         self.left.capacity() * size_of::<(Epoch, Run)>()
+            + self.young.capacity() * size_of::<Young>()
+            + self.births.memory_bytes()
             + self.waiting.values().map(Waiting::memory_bytes).sum::<usize>()
-            + self.readers.len() * 64
+            + (self.readers.len() + self.fixed.len()) * 64
             + self.read_runs.len() * READ_RUN_BYTES
             + self.named.memory_bytes()
             + self.left_in_replay.memory_bytes()
@@ -118,8 +153,15 @@ impl ExtentSpace {
         self.writing_units = self.writing_units.saturating_sub(units);
     }
 
-    /// The extent's record was put.
-    pub(super) fn entered(&mut self, extent: &Extent) {
+    /// The extent's record was put in `epoch`.
+    pub(super) fn entered(&mut self, extent: &Extent, epoch: Epoch, quarantine: &Quarantine) {
+        if !self.is_replaying && (!self.fixed.is_empty() || quarantine.pinned_checkpoints() > 0) {
+            let fixed = &self.fixed;
+            self.births.note(extent, epoch, |from, to| {
+                fixed.values().any(|of| (from..to).contains(&of.last))
+                    || quarantine.is_pinned_within(from, to)
+            });
+        }
         for run in &extent.runs {
             let units = u64::from(run.units);
             // A replay may put a record again whose extent the checkpoint refers to, and which it has superseded just now.
@@ -132,9 +174,15 @@ impl ExtentSpace {
     }
 
     /// The extent's record was superseded in `epoch`. Returns how many units the next checkpoint will set free.
-    pub(super) fn left(&mut self, extent: &Extent, epoch: Epoch) -> u64 {
+    pub(super) fn left(&mut self, extent: &Extent, epoch: Epoch, quarantine: &Quarantine) -> u64 {
+        let born = self.births.take(extent);
+        let is_young = born > Epoch(0) && !self.is_fixed_or_pinned_within(born, epoch, quarantine);
         // Writers of two epochs may be inside when one begins.
-        let epoch = self.left.back().map_or(epoch, |&(last, _)| last.max(epoch));
+        let last = match is_young {
+            true => self.young.back().map(|last| last.left),
+            false => self.left.back().map(|&(last, _)| last),
+        };
+        let epoch = last.map_or(epoch, |last| last.max(epoch));
         for &run in &extent.runs {
             let mut units = u64::from(run.units);
             if self.is_replaying {
@@ -142,6 +190,8 @@ impl ExtentSpace {
                 let before = self.left_in_replay.len();
                 self.left_in_replay.insert(run.unit, run.units);
                 units = self.left_in_replay.len() - before;
+            } else if is_young {
+                self.young.push_back(Young { born, left: epoch, run });
             } else {
                 self.left.push_back((epoch, run));
             }
@@ -156,30 +206,48 @@ impl ExtentSpace {
         self.fresh_units = 0;
     }
 
+    /// Whether somebody who looks at one moment may refer to an extent that was entered in `born` and left in `left`.
+    fn is_fixed_or_pinned_within(&self, born: Epoch, left: Epoch, quarantine: &Quarantine) -> bool {
+        self.fixed.range(..=left).any(|(_, of)| of.last >= born)
+            || quarantine.is_pinned_within(born, left)
+    }
+
+    /// Whether somebody reads who may come to what was left in an epoch from one up to another one, both included.
+    fn is_read_within(&self, from: Epoch, to: Epoch) -> bool {
+        self.readers.range(from..=to).next().is_some()
+            || self.fixed.range(from..=to).next().is_some()
+    }
+
     /// Takes out some of the runs that were left, of `most` units at least if there are as many. They are the caller's to free, but for what
-    /// somebody reads, who frees it then. `is_held`: whether something else than readers holds back what was left in an epoch, and so all
-    /// that was left later. `None`: there are none.
-    pub(super) fn take_left(
-        &mut self,
-        most: u64,
-        is_held: impl Fn(Epoch) -> bool,
-    ) -> Option<Vec<Run>> {
-        let readers = &self.readers;
-        let is_held = |epoch| is_held(epoch) || readers.range(..=epoch).next().is_some();
-        let mut taken = Vec::new();
-        if let Some(mut first) = self.waiting.first_entry() {
-            if is_held(*first.key()) {
+    /// somebody reads, who frees it then. `None`: there are none.
+    pub(super) fn take_left(&mut self, most: u64, quarantine: &Quarantine) -> Option<Vec<Run>> {
+        let mut taken = self.take_young(most, quarantine);
+        if !taken.is_empty() {
+            return Some(taken.into_iter().flat_map(|run| self.unread(run)).collect());
+        }
+        // And so is all that was left later.
+        let is_held = |extents: &ExtentSpace, epoch| {
+            epoch > quarantine.durable()
+                || quarantine.is_pinned_before(epoch)
+                || extents.is_read_within(Epoch(0), epoch)
+        };
+        if let Some(&first) = self.waiting.keys().next() {
+            if is_held(self, first) {
                 return None;
             }
-            taken = first.get_mut().take_some(most);
+            if let Some(waiting) = self.waiting.get_mut(&first) {
+                taken = waiting.take_some(most);
+            }
             if taken.is_empty() {
-                first.remove();
+                self.waiting.remove(&first);
             }
         } else {
             let mut units = 0;
             while units < most
-                && let Some((_, run)) = self.left.pop_front_if(|(epoch, _)| !is_held(*epoch))
+                && let Some(&(epoch, run)) = self.left.front()
+                && !is_held(self, epoch)
             {
+                self.left.pop_front();
                 units += u64::from(run.units);
                 taken.push(run);
             }
@@ -190,18 +258,40 @@ impl ExtentSpace {
         Some(taken.into_iter().flat_map(|run| self.unread(run)).collect())
     }
 
+    /// The same, of what nobody needed who looked at one moment when it was left. Whom somebody needs who began since waits with the others.
+    fn take_young(&mut self, most: u64, quarantine: &Quarantine) -> Vec<Run> {
+        let (mut taken, mut units) = (Vec::new(), 0);
+        while units < most
+            && let Some(&Young { born, left, run }) = self.young.front()
+            && left <= quarantine.durable()
+            && self.readers.range(..=left).next().is_none()
+        {
+            self.young.pop_front();
+            if self.is_fixed_or_pinned_within(born, left, quarantine) {
+                let left = self.left.back().map_or(left, |&(last, _)| last.max(left));
+                self.left.push_back((left, run));
+            } else {
+                units += u64::from(run.units);
+                taken.push(run);
+            }
+        }
+        taken
+    }
+
+    /// Forgets when extents were entered, as far as nobody is left to whom that matters.
+    pub(super) fn forget_births(&mut self, quarantine: &Quarantine) {
+        let fixed = self.fixed.values().map(|of| of.last).min();
+        self.births.forget_up_to(fixed.into_iter().chain(quarantine.oldest_pin()).min());
+    }
+
     /// What was left up to a durable epoch, and is held back, takes a bit for each unit from now on, but for so many runs: somebody may hold it
-    /// for long. Moves some of it; false: there is no more. `is_pinned_alike`: whether the same pins hold back what was left in two epochs.
-    pub(super) fn keep_waiting(
-        &mut self,
-        durable: Epoch,
-        listed_runs: usize,
-        is_pinned_alike: impl Fn(Epoch, Epoch) -> bool,
-    ) -> bool {
+    /// for long. Moves some of it; false: there is no more.
+    pub(super) fn keep_waiting(&mut self, listed_runs: usize, quarantine: &Quarantine) -> bool {
         let mut moved_units = 0;
         while moved_units < MOVED_UNITS {
             let next = self.left.front().filter(|_| self.left.len() > listed_runs);
-            let Some(&(epoch, run)) = next.filter(|(epoch, _)| *epoch <= durable) else {
+            let Some(&(epoch, run)) = next.filter(|(epoch, _)| *epoch <= quarantine.durable())
+            else {
                 // It may have been a long list.
                 if self.left.capacity() > 4 * self.left.len().max(listed_runs) {
                     self.left.shrink_to(2 * self.left.len());
@@ -212,13 +302,11 @@ impl ExtentSpace {
             moved_units += run.units.min(LONG_UNITS);
             let is_alike = |last: Epoch| {
                 last < epoch
-                    && is_pinned_alike(last, epoch)
-                    && self.readers.range(Epoch(last.0 + 1)..=epoch).next().is_none()
+                    && quarantine.is_pinned_alike(last, epoch)
+                    && !self.is_read_within(Epoch(last.0 + 1), epoch)
             };
-            let before = match self.waiting.last_entry() {
-                Some(last) if is_alike(*last.key()) => Some(last.remove()),
-                _ => None,
-            };
+            let last = self.waiting.keys().next_back().copied().filter(|&last| is_alike(last));
+            let before = last.and_then(|last| self.waiting.remove(&last));
             self.waiting.entry(epoch).or_insert_with(|| before.unwrap_or_default()).take_in(run);
         }
         true
@@ -264,6 +352,25 @@ impl ExtentSpace {
             *count -= 1;
             if *count == 0 {
                 self.readers.remove(&from);
+            }
+        }
+    }
+
+    /// Who has [begun](Self::reading_begins) looks at one moment from now on, and refers to no extent that was entered after `last`. Somebody
+    /// ends it by [`Self::fixed_ends`].
+    pub(in crate::space) fn reading_is_fixed(&mut self, from: Epoch, last: Epoch) -> FixedReader {
+        let fixed = self.fixed.entry(from).or_insert(Fixed { count: 0, last });
+        (fixed.count, fixed.last) = (fixed.count + 1, fixed.last.max(last));
+        self.reading_ends(from);
+        FixedReader { from }
+    }
+
+    /// A reader that looked at one moment has ended.
+    pub(in crate::space) fn fixed_ends(&mut self, reader: FixedReader) {
+        if let Some(fixed) = self.fixed.get_mut(&reader.from) {
+            fixed.count -= 1;
+            if fixed.count == 0 {
+                self.fixed.remove(&reader.from);
             }
         }
     }
@@ -341,6 +448,18 @@ mod tests {
         assert_eq!(extents.memory_bytes(), runs * 24);
         extents.readers.extend([(Epoch(1), 1), (Epoch(2), 5)]);
         assert_eq!(extents.memory_bytes(), runs * 24 + 2 * 64);
+        let _fixed = extents.reading_is_fixed(Epoch(1), Epoch(3));
+        assert_eq!(extents.memory_bytes(), runs * 24 + 2 * 64);
+        let none = Quarantine::new(Epoch(3));
+        extents.entered(&runs_of(100, 1), Epoch(4), &none);
+        let mut one = UnitSet::default();
+        one.insert(100, 1);
+        let noted = one.memory_bytes() + 64;
+        assert_eq!(extents.memory_bytes(), runs * 24 + 2 * 64 + noted);
+        extents.left(&runs_of(100, 1), Epoch(5), &none);
+        extents.forget_births(&none);
+        let young = extents.young.capacity() * size_of::<Young>();
+        assert_eq!(extents.memory_bytes(), runs * 24 + 2 * 64 + young);
     }
 
     fn runs_of(unit: u64, units: u32) -> Extent {
@@ -354,19 +473,21 @@ mod tests {
         // A snapshot began, and everything is overwritten, with a checkpoint now and then.
         let reader = extents.reading_begins(Epoch(2));
         let (runs, units) = (400_000_u64, 4);
+        let mut durable = Quarantine::new(Epoch(1));
         for n in 0..runs {
             let epoch = Epoch(2 + n / 10_000);
-            extents.left(&runs_of(n * units, units as u32), epoch);
+            extents.left(&runs_of(n * units, units as u32), epoch, &durable);
             if n % 10_000 == 9_999 {
-                assert_eq!(extents.take_left(u64::MAX, |left| left > epoch), None);
-                while extents.keep_waiting(epoch, 1000, |_, _| true) {}
+                durable.checkpoint_durable(epoch);
+                assert_eq!(extents.take_left(u64::MAX, &durable), None);
+                while extents.keep_waiting(1000, &durable) {}
             }
         }
         let most = (runs * units / 8) as usize * 5 / 4 + 4 * 1000 * 24;
         assert!(extents.memory_bytes() < most, "{} bytes", extents.memory_bytes());
         assert_eq!(extents.left_units(), runs * units);
         extents.reading_ends(reader);
-        while let Some(runs) = extents.take_left(1 << 16, |_| false) {
+        while let Some(runs) = extents.take_left(1 << 16, &durable) {
             runs.into_iter().for_each(|run| extents.freed(run));
         }
         assert_eq!(extents.left_units(), 0);
@@ -380,8 +501,9 @@ mod tests {
         let (stale, read) = (Run { unit: 100, units: 10 }, Run { unit: 105, units: 3 });
         extents.reading_one_begins(&[stale]);
         extents.reading_one_begins(&[read]);
-        extents.left(&runs_of(105, 3), Epoch(2));
-        assert_eq!(extents.take_left(u64::MAX, |_| false), Some(Vec::new()));
+        let durable = Quarantine::new(Epoch(2));
+        extents.left(&runs_of(105, 3), Epoch(2), &durable);
+        assert_eq!(extents.take_left(u64::MAX, &durable), Some(Vec::new()));
         assert_eq!(extents.reading_run_ends(stale), []);
         assert_eq!(extents.reading_run_ends(read), [read]);
     }
@@ -393,50 +515,86 @@ mod tests {
         let (read, stale) = (Run { unit: 90, units: 16 }, Run { unit: 95, units: 3 });
         extents.reading_one_begins(&[read]);
         extents.reading_one_begins(&[stale]);
-        extents.left(&runs_of(100, 10), Epoch(2));
+        let durable = Quarantine::new(Epoch(2));
+        extents.left(&runs_of(100, 10), Epoch(2), &durable);
         let rest = Run { unit: 106, units: 4 };
-        assert_eq!(extents.take_left(u64::MAX, |_| false), Some(vec![rest]));
+        assert_eq!(extents.take_left(u64::MAX, &durable), Some(vec![rest]));
         assert_eq!(extents.reading_run_ends(stale), []);
         assert_eq!(extents.reading_run_ends(read), [Run { unit: 100, units: 6 }]);
     }
+
+    /// A moment that somebody looks at: a snapshot's, and how it is ended, or a pin's.
+    type Look = (Epoch, Epoch, Option<FixedReader>);
 
     /// Against the rule, unit by unit: nothing is free while somebody may read it or a pin needs it, and everything is in the end.
     #[test]
     fn nothing_is_free_before_all_who_hold_it_back_have_ended() {
         let mut random = SplitMix64::new(fresh_seed());
+        let mut freed_young = 0;
         for _ in 0..30 * effort() {
             let mut extents = ExtentSpace::default();
             let (mut epoch, mut next, mut freed) = (3_u64, 0_u64, 0_u64);
+            let mut durable = Quarantine::new(Epoch(2));
             let listed = [0, 100, 2000][random.below(3) as usize];
-            let (mut readers, mut ones, mut pins) = (Vec::new(), Vec::new(), Vec::<u64>::new());
-            let mut left: BTreeMap<u64, u64> = BTreeMap::new();
+            let (mut readers, mut ones, mut looks) = (Vec::new(), Vec::new(), Vec::<Look>::new());
+            // Those that are there: the run, and the epoch that it was entered in, or zero.
+            let mut there: Vec<(Run, u64)> = Vec::new();
+            // Units that were left: when the run was entered, and when it was left.
+            let mut left: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
             for step in 0..400 {
-                match random.below(12) {
+                match random.below(14) {
                     0..3 => {
                         for _ in 0..random.below(1500) {
                             let units =
                                 if random.below(50) == 0 { 300 } else { 1 + random.below(4) };
                             let run = Run { unit: next, units: units as u32 };
+                            let born = [0, epoch - random.below(2)][random.below(2) as usize];
+                            if born > 0 {
+                                extents.writing(units);
+                                let extent = runs_of(next, units as u32);
+                                extents.entered(&extent, Epoch(born), &durable);
+                            }
+                            there.push((run, born));
+                            next += units + random.below(2) * random.below(9000);
+                        }
+                    }
+                    3..5 => {
+                        for _ in 0..random.below(1500).min(there.len() as u64) {
+                            let at = random.below(there.len() as u64) as usize;
+                            let (run, born) = there.swap_remove(at);
                             if random.below(200) == 0 {
                                 extents.reading_one_begins(&[run]);
                                 ones.push(run);
                             }
-                            let when = epoch - random.below(2);
-                            extents.left(&runs_of(next, units as u32), Epoch(when));
-                            left.extend((next..next + units).map(|unit| (unit, epoch)));
-                            next += units + random.below(2) * random.below(9000);
+                            let when = (epoch - random.below(2)).max(born);
+                            let extent = runs_of(run.unit, run.units);
+                            extents.left(&extent, Epoch(when), &durable);
+                            let units = run.unit..run.unit + u64::from(run.units);
+                            left.extend(units.map(|unit| (unit, (born, epoch))));
                         }
                     }
-                    3 => readers.push(extents.reading_begins(Epoch(epoch))),
-                    4 if !readers.is_empty() => {
+                    5 => readers.push(extents.reading_begins(Epoch(epoch))),
+                    6 if !readers.is_empty() => {
                         let at = random.below(readers.len() as u64) as usize;
                         extents.reading_ends(readers.swap_remove(at));
                     }
-                    5 => pins.push(epoch - 1),
-                    6 if !pins.is_empty() => {
-                        pins.swap_remove(random.below(pins.len() as u64) as usize);
+                    7 if !readers.is_empty() => {
+                        let at = random.below(readers.len() as u64) as usize;
+                        let (from, last) = (readers.swap_remove(at), Epoch(epoch));
+                        looks.push((from, last, Some(extents.reading_is_fixed(from, last))));
                     }
-                    7 if !ones.is_empty() => {
+                    8 => {
+                        let pin = durable.pin();
+                        looks.push((Epoch(pin.0 + 1), pin, None));
+                    }
+                    9 if !looks.is_empty() => {
+                        let at = random.below(looks.len() as u64) as usize;
+                        match looks.swap_remove(at) {
+                            (_, _, Some(fixed)) => extents.fixed_ends(fixed),
+                            (_, pin, None) => durable.unpin(pin).unwrap(),
+                        }
+                    }
+                    10 if !ones.is_empty() => {
                         let run = ones.swap_remove(random.below(ones.len() as u64) as usize);
                         for run in extents.reading_run_ends(run) {
                             extents.freed(run);
@@ -446,25 +604,37 @@ mod tests {
                             freed += u64::from(run.units);
                         }
                     }
-                    8 | 9 => epoch += 1,
+                    11 | 12 => {
+                        durable.checkpoint_durable(Epoch(epoch));
+                        epoch += 1;
+                    }
                     _ => {}
                 }
                 if step == 399 {
                     // All end.
                     readers.drain(..).for_each(|reader| extents.reading_ends(reader));
-                    (pins, epoch) = (Vec::new(), epoch + 1);
+                    for look in looks.drain(..) {
+                        match look {
+                            (_, _, Some(fixed)) => extents.fixed_ends(fixed),
+                            (_, pin, None) => durable.unpin(pin).unwrap(),
+                        }
+                    }
+                    durable.checkpoint_durable(Epoch(epoch));
+                    epoch += 1;
                 }
-                // The checkpoint that ended the epoch before is durable. In `left` are epochs that may be later than those of the runs.
-                let durable = Epoch(epoch - 1);
-                let is_held = |of: Epoch| of > durable || pins.iter().any(|pin| *pin < of.0);
-                while let Some(runs) = extents.take_left(1 + random.below(5000), is_held) {
+                while let Some(runs) = extents.take_left(1 + random.below(5000), &durable) {
                     for run in runs {
                         extents.freed(run);
                         freed += u64::from(run.units);
                         for unit in run.unit..run.unit + u64::from(run.units) {
-                            let of = left.remove(&unit).expect("a unit is freed once");
+                            let (born, of) = left.remove(&unit).expect("a unit is freed once");
+                            // In which the change may have been made.
                             let of = Epoch(of.saturating_sub(1));
-                            assert!(!is_held(of) && readers.iter().all(|reader| *reader > of));
+                            assert!(of <= durable.durable());
+                            assert!(readers.iter().all(|reader| *reader > of));
+                            let refers = |&(from, last, _): &Look| from <= of && last.0 >= born;
+                            assert!(!looks.iter().any(refers));
+                            freed_young += u64::from(looks.iter().any(|look| look.0 <= of));
                             let is_read = |run: &Run| {
                                 (run.unit..run.unit + u64::from(run.units)).contains(&unit)
                             };
@@ -472,8 +642,8 @@ mod tests {
                         }
                     }
                 }
-                let alike = |a: Epoch, b: Epoch| !pins.iter().any(|pin| (a.0..b.0).contains(pin));
-                while extents.keep_waiting(durable, listed, alike) {}
+                extents.forget_births(&durable);
+                while extents.keep_waiting(listed, &durable) {}
                 assert_eq!(extents.left_units(), left.len() as u64);
             }
             for run in ones {
@@ -483,6 +653,33 @@ mod tests {
                 }
             }
             assert!(freed > 0 && extents.left_units() == 0);
+            assert!(extents.births.memory_bytes() == 0);
         }
+        assert!(freed_young > 0, "nothing was free beside who looked at an earlier moment");
+    }
+
+    #[test]
+    fn what_comes_and_goes_beside_a_snapshot_does_not_wait_for_it() {
+        let mut extents = ExtentSpace::default();
+        let mut durable = Quarantine::new(Epoch(1));
+        let reader = extents.reading_begins(Epoch(2));
+        let snapshot = extents.reading_is_fixed(reader, Epoch(2));
+        // One that it may see, and one for each of many epochs, each of which replaces the one before.
+        extents.entered(&runs_of(0, 8), Epoch(2), &durable);
+        for n in 1..100 {
+            extents.entered(&runs_of(8 * n, 8), Epoch(2 + n), &durable);
+            extents.left(&runs_of(8 * (n - 1), 8), Epoch(2 + n), &durable);
+            durable.checkpoint_durable(Epoch(2 + n));
+            while let Some(runs) = extents.take_left(u64::MAX, &durable) {
+                runs.into_iter().for_each(|run| extents.freed(run));
+            }
+            assert_eq!(extents.left_units(), 8);
+            // Other snapshots begin and end; so many groups there are not.
+            let reader = extents.reading_begins(Epoch(3 + n));
+            let other = extents.reading_is_fixed(reader, Epoch(3 + n));
+            extents.fixed_ends(other);
+        }
+        extents.fixed_ends(snapshot);
+        assert!(extents.take_left(u64::MAX, &durable).is_some());
     }
 }

@@ -8,6 +8,7 @@
 //! Invariant: the delta of an epoch and what waits to be free change together.
 
 use super::door::ExtentWrite;
+use super::extent_space::FixedReader;
 use super::loans::{Loan, LoanFor};
 use super::staging::CHUNKS_LOCKED;
 use crate::error::Result;
@@ -47,16 +48,18 @@ impl fmt::Debug for Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.slots.end_reading(self.from);
+            self.slots.state().zones.extents.reading_ends(self.from);
+            self.slots.free_extents();
         }
     }
 }
 
 impl Reading {
-    /// From now on it is somebody else who ends it, with [`SlotStore::end_reading`] and what is returned.
-    pub fn lasting(mut self) -> Epoch {
+    /// From now on the caller looks at one moment, and refers to no extent that was entered in a later epoch than `last`. It is somebody
+    /// else who ends it, with [`SlotStore::end_fixed`] and what is returned.
+    pub fn fixed(mut self, last: Epoch) -> FixedReader {
         self.has_ended = true;
-        self.from
+        self.slots.state().zones.extents.reading_is_fixed(self.from, last)
     }
 
     /// From now on nothing is read but this extent, to which a record referred after the reading had begun: of what is
@@ -250,7 +253,7 @@ impl SlotStore {
             }
         }
         if let Some(new) = new {
-            state.zones.extent_entered(&new);
+            state.zones.extent_entered(&new, epoch);
             state.deltas.record_extent(epoch, new, 1);
         }
         self.after_record(&state);
@@ -267,9 +270,9 @@ impl SlotStore {
         Reading { slots: self.clone(), from, has_ended: false }
     }
 
-    /// Ends a [lasting](Reading::lasting) reading.
-    pub fn end_reading(&self, from: Epoch) {
-        self.state().zones.extents.reading_ends(from);
+    /// Ends a [fixed](Reading::fixed) reading.
+    pub fn end_fixed(&self, reader: FixedReader) {
+        self.state().zones.extents.fixed_ends(reader);
         self.free_extents();
     }
 

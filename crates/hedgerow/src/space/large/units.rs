@@ -11,7 +11,8 @@
 //!    one sets them in its bitmaps;
 //! 3. *left* with the change that supersedes the record, in its epoch `e`: that checkpoint clears them, and they are
 //!    free when a checkpoint of at least `e` is durable, when nobody is looking for a value who may have begun in an
-//!    epoch up to `e`, when no older checkpoint is pinned, and when nobody is reading this very extent.
+//!    epoch up to `e`, when no older checkpoint is pinned, and when nobody is reading this very extent. Snapshots and pins that
+//!    were there before it was entered do not count.
 //!
 //! Unlike those of pages, units are never free at once, not even if one epoch has seen them come and go: a replay
 //! of the log from the last checkpoint puts each record again, and must find nothing else in its units.
@@ -207,15 +208,15 @@ impl Zones {
         self.extents.writing_units()
     }
 
-    /// The extent's record was put.
-    pub fn extent_entered(&mut self, extent: &Extent) {
-        self.extents.entered(extent);
+    /// The extent's record was put in `epoch`.
+    pub fn extent_entered(&mut self, extent: &Extent, epoch: Epoch) {
+        self.extents.entered(extent, epoch, &self.quarantine);
     }
 
     /// The extent's record was superseded in `epoch`. The caller has seen that the extent fits. Returns how many bytes
     /// the next checkpoint will set free.
     pub(in crate::space) fn extent_left(&mut self, extent: &Extent, epoch: Epoch) -> u64 {
-        self.extents.left(extent, epoch) * u64::from(self.geometry.unit_bytes())
+        self.extents.left(extent, epoch, &self.quarantine) * u64::from(self.geometry.unit_bytes())
     }
 
     /// Units that wait to be free.
@@ -236,16 +237,14 @@ impl Zones {
     /// Frees runs that nobody needs any more: of at least `most` units, if there are as many. False: there are no
     /// more.
     pub fn free_extents(&mut self, most: u64) -> bool {
-        let durable = self.quarantine.durable();
         let mut freed = 0;
         while freed < most {
             let quarantine = &self.quarantine;
-            let is_held = |epoch| epoch > durable || quarantine.is_pinned_before(epoch);
-            let Some(runs) = self.extents.take_left(most - freed, is_held) else {
+            let Some(runs) = self.extents.take_left(most - freed, quarantine) else {
                 let listed =
                     UnitSet::bytes_of(self.units) / LISTED_PART / size_of::<(Epoch, Run)>();
-                let alike = |a, b| quarantine.is_pinned_alike(a, b);
-                return self.extents.keep_waiting(durable, listed.max(LISTED_RUNS), alike);
+                self.extents.forget_births(quarantine);
+                return self.extents.keep_waiting(listed.max(LISTED_RUNS), quarantine);
             };
             for run in runs {
                 freed += u64::from(run.units);

@@ -316,7 +316,7 @@ fn a_unit_of_two_extents_or_of_an_extent_and_a_page_is_damage() {
 fn left_extent() -> (Zones, Extent, TableRoot) {
     let mut zones = free_zones(4);
     let extent = extent(&mut zones, 40_000, 1);
-    zones.extent_entered(&extent);
+    zones.extent_entered(&extent, Epoch(1));
     let (mut parts, empty) = (Parts::new(), TableRoot::EMPTY);
     let refer = |zones: &mut Zones| zones.refer_extent(&extent).unwrap();
     let root = table_checkpoint(&mut zones, Epoch(1), empty, &mut parts, None, refer);
@@ -374,7 +374,7 @@ fn an_extent_whose_record_a_replay_puts_again_stays() {
     let replay = zones.extents.replay_begins();
     zones.extent_left(&extent, Epoch(2));
     assert_eq!(zones.left_units(), units(&zones, &extent));
-    zones.extent_entered(&extent);
+    zones.extent_entered(&extent, Epoch(1));
     assert_eq!((zones.left_units(), zones.writing_units()), (0, 0));
     checkpoint(&mut zones, 2, root, |_| ());
     zones.replay_ends();
@@ -392,7 +392,7 @@ fn an_extent_whose_record_a_replay_puts_again_stays() {
 fn an_extent_that_is_read_is_free_after_its_last_reader_and_others_are_free_before() {
     let (mut zones, extent, root) = left_extent();
     let other = self::extent(&mut zones, 40_000, 1);
-    zones.extent_entered(&other);
+    zones.extent_entered(&other, Epoch(1));
     for _ in 0..2 {
         let from = zones.extents.reading_begins(Epoch(2));
         zones.extents.reading_one_begins(&extent.runs);

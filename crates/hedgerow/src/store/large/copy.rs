@@ -15,7 +15,7 @@ use crate::space::large::{CHUNK_HEADER_BYTES, chunk_bytes};
 use crate::space::slot_store::SlotStore;
 use crate::storage::AlignedBuffer;
 use crate::store::{PoolTree, Store};
-use crate::types::PageId;
+use crate::types::{Epoch, PageId};
 use crate::wait::Wait;
 
 /// Bytes that are read together; no chunk is longer than the least.
@@ -99,7 +99,8 @@ impl LargeCopy {
         }
         to.load_extent(&copy)?;
         let mut state = to.state();
-        state.zones.extent_entered(&copy);
+        // Nobody looks at a moment of the other file yet.
+        state.zones.extent_entered(&copy, Epoch(1));
         state.zones.refer_extent(&copy)?;
         Ok(copy)
     }
