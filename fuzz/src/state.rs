@@ -419,7 +419,7 @@ impl State {
     fn range(&self, from: Vec<u8>, to: Vec<u8>, forward: bool, most: usize) {
         let Some(keyspace) = self.handle() else { return };
         let bounds = (Bound::Included(from.clone()), Bound::Excluded(to.clone()));
-        let mut range = keyspace.range::<Vec<u8>>(bounds.clone());
+        let mut range = keyspace.range(bounds.clone());
         let (mut got, mut is_whole) = (Vec::new(), true);
         while got.len() < most
             && let Some(record) = if forward { range.next() } else { range.next_back() }

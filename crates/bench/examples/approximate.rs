@@ -53,12 +53,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let from = random.random_range(0..=keys.len() - records);
             let bounds = || keys[from].as_slice()..=keys[from + records - 1].as_slice();
             let begin = Instant::now();
-            let count = keyspace.approximate_count::<&[u8]>(bounds())?;
+            let count = keyspace.approximate_count(bounds())?;
             nanoseconds += begin.elapsed().as_nanos();
             let truth = (bytes[from + records] - bytes[from]) as f64;
             let error = |found: u64, truth: f64| (found as f64 / truth - 1.0).abs() * 100.0;
             errors[0].push(error(count, records as f64));
-            errors[1].push(error(keyspace.approximate_len_bytes::<&[u8]>(bounds())?, truth));
+            errors[1].push(error(keyspace.approximate_len_bytes(bounds())?, truth));
         }
         let figures = errors.map(|mut errors| {
             errors.sort_by(f64::total_cmp);

@@ -2,7 +2,74 @@
 //!
 //! Rank 1. Pure functions.
 
-use std::ops::Bound;
+use std::ops::{
+    Bound, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive,
+};
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Bounds of keys, for calls that take a range of them: `..`, the other ranges of `..` and `..=` whose ends are bytes, and a pair of [`Bound`]s.
+/// Ends are anything that is `AsRef<[u8]>`: strings, slices, vectors, arrays. Nobody else implements it.
+///
+/// Both ends are of one type. Literals of different lengths are not: make the first one a slice.
+///
+/// ```
+/// # use std::ops::Bound;
+/// # let db = hedgerow::Options::new().in_memory()?;
+/// # let birds = db.keyspace("birds")?;
+/// # for name in ["dunnock", "robin", "wren"] { birds.put(name.as_bytes(), b"seen")?; }
+/// assert_eq!(birds.range(..).count(), 3);
+/// assert_eq!(birds.range("e"..).count(), 2);
+/// assert_eq!(birds.range(b"d"..b"s").count(), 2);
+/// assert_eq!(birds.range(&b"d"[..]..=b"robin").count(), 2);
+/// assert_eq!(birds.range((Bound::Excluded("dunnock"), Bound::Unbounded)).count(), 2);
+/// # Ok::<(), hedgerow::Error>(())
+/// ```
+pub trait KeyRange: sealed::Sealed {
+    /// The lower and the upper bound.
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>);
+}
+
+impl sealed::Sealed for RangeFull {}
+
+impl KeyRange for RangeFull {
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+macro_rules! key_ranges {
+    ($($name:ty),*) => {
+        $(
+            impl<K: AsRef<[u8]>> sealed::Sealed for $name {}
+
+            impl<K: AsRef<[u8]>> KeyRange for $name {
+                fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+                    let (lower, upper) =
+                        (RangeBounds::<K>::start_bound(self), RangeBounds::<K>::end_bound(self));
+                    (lower.map(AsRef::as_ref), upper.map(AsRef::as_ref))
+                }
+            }
+        )*
+    };
+}
+
+key_ranges!(
+    Range<K>,
+    RangeFrom<K>,
+    RangeInclusive<K>,
+    RangeTo<K>,
+    RangeToInclusive<K>,
+    (Bound<K>, Bound<K>)
+);
+
+/// The bounds, to keep.
+pub fn owned_bounds(bounds: &impl KeyRange) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let (lower, upper) = bounds.bounds();
+    (lower.map(<[u8]>::to_vec), upper.map(<[u8]>::to_vec))
+}
 
 /// The smallest key above all keys that begin with `prefix`; `None` if there is no such key.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {

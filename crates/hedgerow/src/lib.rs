@@ -203,7 +203,7 @@ pub use database::{
     ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use key::prefix_range;
+pub use key::{KeyRange, prefix_range};
 pub use node::{LeafLayout, LeafPolicy, anatomy};
 pub use page::header::PageKind;
 pub use page::{AdaptationStats, ContentionStats, MergingStats};

@@ -271,7 +271,7 @@ impl Worker {
         let (low, high) = if a <= b { (a, b) } else { (b, a) };
         let most = 1 + self.random.below(300) as usize;
         let bounds = (Bound::Included(low.clone()), Bound::Excluded(high.clone()));
-        let range = self.world.owned.range::<Vec<u8>>(bounds);
+        let range = self.world.owned.range(bounds);
         let records: Result<Vec<_>, _> = match forward {
             true => range.take(most).collect(),
             false => range.rev().take(most).collect(),

@@ -254,8 +254,8 @@ impl Client {
         };
         let bounds = records.key(low)..=records.key(high);
         match way {
-            0 => keyspace.range::<Vec<u8>>(bounds).map(read).collect(),
-            1 => keyspace.range::<Vec<u8>>(bounds).rev().map(read).collect(),
+            0 => keyspace.range(bounds).map(read).collect(),
+            1 => keyspace.range(bounds).rev().map(read).collect(),
             _ => {
                 let mut found = Vec::new();
                 let mut cursor = keyspace.cursor();

@@ -406,7 +406,7 @@ impl Client {
         let keyspace = &self.keyspace;
         self.recorder.together(
             None,
-            || keyspace.remove_range::<Vec<u8>>(bounds).expect(NO_CALL_FAILS),
+            || keyspace.remove_range(bounds).expect(NO_CALL_FAILS),
             |_| (low..=high).map(|number| (number, Call::Remove { was_there: None })),
         );
     }
@@ -436,7 +436,7 @@ impl Client {
                 let number = records.number(&key);
                 (number, records.token(number, &value))
             };
-            let range = keyspace.range::<Vec<u8>>(bounds);
+            let range = keyspace.range(bounds);
             match forward {
                 true => range.take(limit).map(read).collect(),
                 false => range.rev().take(limit).map(read).collect(),

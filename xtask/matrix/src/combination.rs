@@ -238,8 +238,7 @@ fn compare(
             1 => (Bound::Excluded(ends[0]), Bound::Unbounded),
             _ => (Bound::Unbounded, Bound::Included(ends[1])),
         };
-        let (store, model) =
-            (|| keyspace.range::<&[u8]>(bounds), || model.range::<[u8], _>(bounds));
+        let (store, model) = (|| keyspace.range(bounds), || model.range::<[u8], _>(bounds));
         records(store().take(RANGE_RECORDS), model().take(RANGE_RECORDS), "range")?;
         let (store, model) = (store().rev(), model().rev());
         records(store.take(RANGE_RECORDS), model.take(RANGE_RECORDS), "range backwards")?;

@@ -44,7 +44,7 @@ fn counts_of_urls_and_of_composite_keys_are_near() {
                 let records = (keys.len() >> (at % 12)).max(1);
                 let from = below(keys.len() - records + 1);
                 let bounds = keys[from].as_slice()..=keys[from + records - 1].as_slice();
-                let found = keyspace.approximate_count::<&[u8]>(bounds).unwrap();
+                let found = keyspace.approximate_count(bounds).unwrap();
                 (found as f64 / records as f64 - 1.0).abs()
             })
             .collect();

@@ -5,9 +5,10 @@
 use crate::database::keyspace::Keyspace;
 use crate::database::long::{EDGES, widened};
 use crate::error::Result;
+use crate::key::KeyRange;
 use crate::tree::{Estimate, Measure};
 use std::borrow::Cow;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 /// # Approximate counts
 ///
@@ -34,7 +35,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads).
-    pub fn approximate_count<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
+    pub fn approximate_count(&self, bounds: impl KeyRange) -> Result<u64> {
         Ok(self.estimate(&bounds, false)?.records.round() as u64)
     }
 
@@ -43,21 +44,13 @@ impl Keyspace {
     ///
     /// # Errors
     /// The [errors of reads](Keyspace#errors-of-reads).
-    pub fn approximate_len_bytes<K: AsRef<[u8]>>(
-        &self,
-        bounds: impl RangeBounds<K>,
-    ) -> Result<u64> {
+    pub fn approximate_len_bytes(&self, bounds: impl KeyRange) -> Result<u64> {
         Ok(self.estimate(&bounds, true)?.bytes.round() as u64)
     }
 
-    fn estimate<K: AsRef<[u8]>>(
-        &self,
-        bounds: &impl RangeBounds<K>,
-        bytes: bool,
-    ) -> Result<Estimate> {
+    fn estimate(&self, bounds: &impl KeyRange, bytes: bool) -> Result<Estimate> {
         self.inner().check_open()?;
-        let from = bounds.start_bound().map(AsRef::as_ref);
-        let to = bounds.end_bound().map(AsRef::as_ref);
+        let (from, to) = bounds.bounds();
         if is_empty(from, to) {
             return Ok(Estimate::default());
         }

@@ -11,6 +11,7 @@ use crate::database::options::Durability;
 use crate::database::range::Range;
 use crate::database::values::{Resolved, is_record};
 use crate::error::{Error, Result};
+use crate::key::{KeyRange, owned_bounds};
 use crate::large::is_stored_form;
 use crate::node::anatomy::Reference;
 use crate::page::Frames;
@@ -20,7 +21,7 @@ use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::ControlFlow;
 
 /// Values that [`Keyspace::get_many`] asks for together at most.
 const AT_ONCE: usize = 64;
@@ -457,9 +458,9 @@ impl Keyspace {
     ///
     /// # Errors
     /// The [errors of changes](Keyspace#errors-of-changes); the records of a first part of the range may be gone then.
-    pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
-        let [start, end] = [bounds.start_bound(), bounds.end_bound()];
-        self.remove_between(start.map(AsRef::as_ref), end.map(AsRef::as_ref))
+    pub fn remove_range(&self, bounds: impl KeyRange) -> Result<u64> {
+        let (lower, upper) = bounds.bounds();
+        self.remove_between(lower, upper)
     }
 
     /// An iterator over the records whose keys lie in `bounds`, in order, from both ends. If the start lies behind the end there are none.
@@ -475,21 +476,14 @@ impl Keyspace {
     /// assert_eq!(last, b"robin");
     /// # Ok::<(), hedgerow::Error>(())
     /// ```
-    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
-        fn own<K: AsRef<[u8]>>(bound: Bound<&K>) -> Bound<Vec<u8>> {
-            bound.map(|key| key.as_ref().to_vec())
-        }
-        Range::new(
-            self.inner.clone(),
-            self.tree.clone(),
-            own(bounds.start_bound()),
-            own(bounds.end_bound()),
-        )
+    pub fn range(&self, bounds: impl KeyRange) -> Range {
+        let (lower, upper) = owned_bounds(&bounds);
+        Range::new(self.inner.clone(), self.tree.clone(), lower, upper)
     }
 
     /// An iterator over all records, in order, from both ends. This call reads nothing; see [`Keyspace::range`].
     pub fn iter(&self) -> Range {
-        self.range::<&[u8]>(..)
+        self.range(..)
     }
 
     /// An iterator over the records whose keys begin with `prefix`, in order, from both ends. This call reads nothing; see

@@ -8,6 +8,7 @@ use crate::database::value_reader::ValueReader;
 use crate::database::values::Seen;
 use crate::database::view::View;
 use crate::error::Result;
+use crate::key::{KeyRange, owned_bounds};
 use crate::store::Found;
 use crate::tree::Value;
 use hedgerow_sync::primitive::Arc;
@@ -77,11 +78,9 @@ pub(super) fn get_range<V: View + ?Sized>(
     value_reader(view, key)?.map(|mut reader| reader.read_range(range)).transpose()
 }
 
-pub(super) fn range<K: AsRef<[u8]>>(view: Arc<dyn View>, bounds: impl RangeBounds<K>) -> Range {
-    fn own<K: AsRef<[u8]>>(bound: Bound<&K>) -> Bound<Vec<u8>> {
-        bound.map(|key| key.as_ref().to_vec())
-    }
-    Range::of(view, own(bounds.start_bound()), own(bounds.end_bound()))
+pub(super) fn range(view: Arc<dyn View>, bounds: &impl KeyRange) -> Range {
+    let (lower, upper) = owned_bounds(bounds);
+    Range::of(view, lower, upper)
 }
 
 pub(super) fn prefix(view: Arc<dyn View>, prefix: &[u8]) -> Range {
@@ -166,11 +165,8 @@ macro_rules! reads {
 
             /// An iterator over the records whose keys lie in `bounds`, in order, from both ends. This call reads nothing; each step may
             /// read and fail, as a get does.
-            pub fn range<K: AsRef<[u8]>>(
-                &self,
-                bounds: impl std::ops::RangeBounds<K>,
-            ) -> $crate::database::Range {
-                $crate::database::reads::range(self.shared_view(), bounds)
+            pub fn range(&self, bounds: impl $crate::key::KeyRange) -> $crate::database::Range {
+                $crate::database::reads::range(self.shared_view(), &bounds)
             }
 
             /// An iterator over the records whose keys begin with `prefix`, in order, from both ends. This call reads nothing.
@@ -180,7 +176,7 @@ macro_rules! reads {
 
             /// An iterator over all records, in order, from both ends. This call reads nothing.
             pub fn iter(&self) -> $crate::database::Range {
-                self.range::<&[u8]>(..)
+                self.range(..)
             }
 
             /// A cursor before the first record. It lends keys and values instead of copying each. This call reads nothing.

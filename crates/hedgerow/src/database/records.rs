@@ -6,6 +6,7 @@ use crate::database::{
     Cursor, Keyspace, Range, SnapshotKeyspace, TransactionKeyspace, ValueReader,
 };
 use crate::error::Result;
+use crate::key::KeyRange;
 use crate::tree::Value;
 use std::ops::RangeBounds;
 
@@ -94,7 +95,7 @@ pub trait Records: sealed::Sealed {
     fn is_empty(&self) -> Result<bool>;
 
     /// See [`Keyspace::range`].
-    fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range;
+    fn range(&self, bounds: impl KeyRange) -> Range;
 
     /// See [`Keyspace::prefix`].
     fn prefix(&self, prefix: &[u8]) -> Range;
@@ -158,7 +159,7 @@ macro_rules! records {
                     <$name>::is_empty(self)
                 }
 
-                fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
+                fn range(&self, bounds: impl KeyRange) -> Range {
                     <$name>::range(self, bounds)
                 }
 

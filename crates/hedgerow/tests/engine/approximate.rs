@@ -50,8 +50,8 @@ fn errors(
         let inside = &keys[from..from + len];
         let bytes: usize = inside.iter().map(|key| key.len() + records[*key]).sum();
         let off = |found: u64, truth: usize| (found as f64 / truth as f64 - 1.0).abs();
-        errors[0].push(off(keyspace.approximate_count::<&[u8]>(bounds.clone()).unwrap(), *len));
-        errors[1].push(off(keyspace.approximate_len_bytes::<&[u8]>(bounds).unwrap(), bytes));
+        errors[0].push(off(keyspace.approximate_count(bounds.clone()).unwrap(), *len));
+        errors[1].push(off(keyspace.approximate_len_bytes(bounds).unwrap(), bytes));
     }
     errors.iter_mut().for_each(|errors| errors.sort_by(f64::total_cmp));
     errors
@@ -83,7 +83,7 @@ fn answers_are_near_for_each_layout_and_for_ranges_of_every_length() {
             fill(&keyspace, &mut dice, (0..40_000).map(number), |dice, _| dice.below(40) as usize);
         let lengths: Vec<usize> = (0..120).map(|at| 40_000 >> (at % 16)).collect();
         assert_near(errors(&keyspace, &records, &mut dice, &lengths), &what);
-        let all = keyspace.approximate_count::<&[u8]>(..).unwrap();
+        let all = keyspace.approximate_count(..).unwrap();
         assert!((36_000..44_000).contains(&all), "{what}: {all}");
     }
 }
@@ -114,7 +114,7 @@ fn large_values_count_with_their_length() {
         let records =
             fill(&keyspace, &mut dice, (0..300).map(number), |dice, _| dice.below(9_000) as usize);
         let bytes: usize = records.iter().map(|(key, len)| key.len() + len).sum();
-        let found = keyspace.approximate_len_bytes::<&[u8]>(..).unwrap();
+        let found = keyspace.approximate_len_bytes(..).unwrap();
         assert!((found as f64 / bytes as f64 - 1.0).abs() < 0.1, "{found} of {bytes}");
     }
 }
@@ -125,7 +125,7 @@ fn short_ranges_are_counted() {
     let mut dice = Dice(seed(4_408));
     let db = database(LeafPolicy::default());
     let keyspace = db.keyspace("records").unwrap();
-    assert_eq!(keyspace.approximate_count::<&[u8]>(..).unwrap(), 0, "an empty keyspace");
+    assert_eq!(keyspace.approximate_count(..).unwrap(), 0, "an empty keyspace");
     let records = fill(&keyspace, &mut dice, (0..300).map(|n| number(3 * n)), |_, _| 40);
     assert_eq!(keyspace.stats().unwrap().levels.len(), 2);
     for _ in 0..2_000 {
@@ -168,5 +168,5 @@ fn a_call_reads_no_more_pages_of_a_long_range() {
         assert!(read <= (2 + 32 + 2 * height) * height, "{read} pages read, height {height}");
     }
     db.close().unwrap();
-    assert_eq!(keyspace.approximate_count::<&[u8]>(..).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(keyspace.approximate_count(..).unwrap_err().kind(), ErrorKind::Closed);
 }

@@ -184,7 +184,7 @@ fn what_others_put_during_a_load_stays_after_a_crash_and_the_load_leaves_nothing
         assert_eq!(contents(&again).unwrap(), expected, "round {round}");
         assert_sound(&again, "after a crash in a load beside which others put");
         let keyspace = again.keyspace("loaded").unwrap();
-        keyspace.remove_range::<&[u8]>(..).unwrap();
+        keyspace.remove_range(..).unwrap();
         keyspace.put(b"a", b"b").unwrap();
         again.checkpoint().unwrap();
         assert_sound(&again, "after more work");

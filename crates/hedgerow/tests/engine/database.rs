@@ -2,9 +2,9 @@
 //! the file when it goes.
 #![allow(clippy::disallowed_methods, reason = "tests use real threads")]
 
-use hedgerow::{Database, ErrorKind, Options, prefix_range};
+use hedgerow::{Database, ErrorKind, Isolation, Options, Range, prefix_range};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 fn key(n: u64) -> Vec<u8> {
     format!("key/{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes()
@@ -163,6 +163,40 @@ fn the_bounds_of_a_prefix_fit_every_call_that_takes_bounds() {
     let (from, to) = ("s", "q");
     assert_eq!(ks.remove_range(from..to).unwrap(), 0);
     assert_eq!(ks.count().unwrap(), 3);
+}
+
+/// It is compiled: the type of the keys follows from what is given.
+#[test]
+fn bounds_of_every_form_need_no_type() {
+    let db = options(4 << 20).in_memory().unwrap();
+    let ks = db.keyspace("letters").unwrap();
+    for key in [b"a", b"b", b"c", b"d"] {
+        ks.put(key, b"").unwrap();
+    }
+    let (low, high) = (vec![b'b'], vec![b'c']);
+    let count = |range: Range| range.map(Result::unwrap).count();
+    assert_eq!(count(ks.range(..)), 4);
+    assert_eq!(count(ks.range(b"b"..b"c")), 1);
+    assert_eq!(count(ks.range(*b"b"..=*b"c")), 2);
+    assert_eq!(count(ks.range(&b"b"[..]..b"cc")), 2);
+    assert_eq!(count(ks.range("b"..)), 3);
+    assert_eq!(count(ks.range(..="c".to_owned())), 3);
+    assert_eq!(count(ks.range(..low.as_slice())), 1);
+    assert_eq!(count(ks.range(low.as_slice()..)), 3);
+    assert_eq!(count(ks.range(&low..=&high)), 2);
+    assert_eq!(count(ks.range(low.clone()..high.clone())), 1);
+    let slices: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Excluded(&low), Bound::Included(&high));
+    assert_eq!(count(ks.range(slices)), 1);
+    assert_eq!(count(ks.range((Bound::Excluded("b"), Bound::Unbounded))), 2);
+    assert_eq!(count(ks.range((Bound::Excluded(low), prefix_range(b"c").1))), 1);
+    assert_eq!(ks.approximate_count(..).unwrap(), 4);
+    assert_eq!(ks.approximate_len_bytes("b"..="c").unwrap(), 2);
+    let transaction = db.transaction(Isolation::Serializable);
+    let handle = transaction.keyspace(&ks).unwrap();
+    assert_eq!(handle.remove_range(b"b"..).unwrap(), 3);
+    assert_eq!(count(handle.range(..)), 1);
+    assert_eq!(count(db.snapshot().unwrap().keyspace(&ks).unwrap().range(..)), 4);
+    assert_eq!(ks.remove_range(..).unwrap(), 4);
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn values_that_are_never_given_back_hinder_nobody() {
             assert_eq!(keyspace.get_with(&key(n), is_it).unwrap(), Some(true));
         }
     }
-    let removed = keyspace.remove_range::<&[u8]>(..).unwrap();
+    let removed = keyspace.remove_range(..).unwrap();
     assert!(removed > 300);
     assert_sound(&db, "values that were lent");
     db.close().unwrap();

@@ -85,7 +85,7 @@ fn a_range_is_complete_and_reads_nothing_beyond_its_ends() {
         let (lower, upper) = (key(start), key(end));
         let bounds = (Bound::Included(&lower[..]), Bound::Excluded(&upper[..]));
         let before = (disk.calls(CallKind::Read), disk.calls(CallKind::Write));
-        check_range(scanned.range::<&[u8]>(bounds), start..end, &mut dice);
+        check_range(scanned.range(bounds), start..end, &mut dice);
         // Waits for whatever is still being read.
         drop((db, scanned));
         let read = disk.calls(CallKind::Read) - before.0;

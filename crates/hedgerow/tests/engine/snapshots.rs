@@ -84,7 +84,7 @@ fn compare(
         true => Vec::new(),
         false => then.range(bounds.clone()).map(|(key, value)| (&key[..], &value[..])).collect(),
     };
-    let mut range = seen.range::<Vec<u8>>(bounds);
+    let mut range = seen.range(bounds);
     let (mut front, mut back) = (Vec::new(), Vec::new());
     let mode = dice.below(3);
     loop {
@@ -435,7 +435,7 @@ fn a_snapshot_before_two_loads_of_a_keyspace_sees_what_was_there_before_the_firs
             wrens.bulk_load([(b"both", b"1"), (b"once", b"1")], 90).unwrap();
             let between = db.snapshot().unwrap();
             wrens.remove(b"both").unwrap();
-            wrens.remove_range::<&[u8]>(..).unwrap();
+            wrens.remove_range(..).unwrap();
             wrens.bulk_load([(b"both", b"2")], 90).unwrap();
             wrens.put(b"both", b"3").unwrap();
             assert_eq!(seen.get(b"both").unwrap(), None);

@@ -607,7 +607,7 @@ fn an_iterator_has_the_changes_that_there_were_when_it_was_made() {
         let handle = transaction.keyspace(&keyspace).unwrap();
         handle.put(b"m", b"0").unwrap();
         let (mut all, mut some) = (handle.iter(), handle.prefix(b"a"));
-        let mut names = handle.range::<&[u8]>(..).keys();
+        let mut names = handle.range(..).keys();
         handle.put(b"a", b"1").unwrap();
         handle.remove(b"m").unwrap();
         assert_eq!(all.next().unwrap().unwrap().0, b"m");

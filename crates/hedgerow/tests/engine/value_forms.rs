@@ -164,7 +164,7 @@ fn agrees_with_a_map(page_bytes: usize, limit_bytes: u64, most: usize, steps: u6
         assert_sound(&store.db, "values of all forms, opened again");
     }
     let keyspace = store.db.keyspace("songs").unwrap();
-    assert_eq!(keyspace.remove_range::<&[u8]>(..).unwrap(), records.len() as u64);
+    assert_eq!(keyspace.remove_range(..).unwrap(), records.len() as u64);
     for _ in 0..3 {
         store.db.checkpoint().unwrap();
     }

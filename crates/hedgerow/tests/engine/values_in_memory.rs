@@ -114,7 +114,7 @@ const WAYS: [Way; 9] = [
         for (key, value) in records {
             keyspace.put(key, value).unwrap();
         }
-        let removed = keyspace.remove_range::<&[u8]>(..).unwrap();
+        let removed = keyspace.remove_range(..).unwrap();
         assert_eq!(removed, records.len() as u64);
     }),
     ("a batch", |db, keyspace, records| {
@@ -133,7 +133,7 @@ const WAYS: [Way; 9] = [
     }),
     ("a bulk load", |_, keyspace, records| {
         keyspace.bulk_load(records.iter().map(|(key, value)| (key, value)), 90).unwrap();
-        assert_eq!(keyspace.remove_range::<&[u8]>(..).unwrap(), records.len() as u64);
+        assert_eq!(keyspace.remove_range(..).unwrap(), records.len() as u64);
     }),
     ("a bulk load that fails", |_, keyspace, records| {
         let twice = records.iter().chain(records).map(|(key, value)| (key, value));

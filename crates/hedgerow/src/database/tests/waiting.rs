@@ -139,7 +139,7 @@ fn a_wait_for_a_latch_ends() {
         ("put", |k| k.put(&key(1), b"new").map(drop)),
         ("remove", |k| k.remove(&key(1)).map(drop)),
         ("swap", |k| k.compare_and_swap(&key(1), Some(b"there"), None).map(drop)),
-        ("remove_range", |k| k.remove_range::<&[u8]>(..).map(drop)),
+        ("remove_range", |k| k.remove_range(..).map(drop)),
         ("scan", |k| k.iter().next().map_or(Ok(()), |record| record.map(drop))),
         ("cursor", |k| k.cursor().next_record().map(drop)),
     ];

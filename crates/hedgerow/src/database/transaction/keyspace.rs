@@ -17,12 +17,13 @@ use crate::database::stretch::{Stretch, Stretches, Wanted};
 use crate::database::values::Seen;
 use crate::database::view::View;
 use crate::error::Result;
+use crate::key::{KeyRange, owned_bounds};
 use crate::store::{Found, OpenSnapshot, PoolTree};
 use crate::tree::{Swap, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 
 /// A keyspace in a [`Transaction`](crate::Transaction), as that sees it. Cloning it is cheap. `Send + Sync`. It does not keep the transaction from
 /// ending; then every call is [`TransactionEnded`](crate::ErrorKind::TransactionEnded).
@@ -260,10 +261,9 @@ impl TransactionKeyspace {
     /// # Errors
     /// Those of [all changes](TransactionKeyspace#changes) and of [`TransactionKeyspace::get`]. After one, some of the records may be removed in the
     /// transaction.
-    pub fn remove_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<u64> {
+    pub fn remove_range(&self, bounds: impl KeyRange) -> Result<u64> {
         self.view.check()?;
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let (lower, upper) = (own(bounds.start_bound()), own(bounds.end_bound()));
+        let (lower, upper) = owned_bounds(&bounds);
         if crate::database::stretch::is_empty(&lower, &upper) {
             return Ok(0);
         }
@@ -274,7 +274,7 @@ impl TransactionKeyspace {
             reads.interval(tree.id(), low, high);
         })?;
         let mut removed = 0;
-        for key in self.range::<Vec<u8>>((lower.clone(), upper.clone())).keys() {
+        for key in self.range((lower.clone(), upper.clone())).keys() {
             self.remove(&key?)?;
             removed += 1;
         }
