@@ -58,7 +58,7 @@ fn work(path: PathBuf) {
     assert_eq!(ks.count().unwrap(), records);
     work_with_values_of_every_size(&db, limit);
     let memory = db.stats().unwrap().memory;
-    assert!(memory.kept_bytes() <= memory.limit_bytes, "{memory:?}");
+    assert!(memory.set_aside_bytes() <= memory.limit_bytes, "{memory:?}");
     db.close().unwrap();
     println!("{records} records of 916 bytes with a limit of {limit} bytes");
 }

@@ -141,13 +141,13 @@ fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
         out.line(&format!("  {purpose:<15} {:>12}", show_bytes(bytes)))?;
     }
     let memory = &stats.memory;
-    let (kept, limit) = (show_bytes(memory.kept_bytes()), show_bytes(memory.limit_bytes));
+    let (aside, limit) = (show_bytes(memory.set_aside_bytes()), show_bytes(memory.limit_bytes));
     out.line("\nmemory                  in use    set aside")?;
     for (purpose, used, bytes) in memory_rows(memory) {
         let used = used.map_or_else(String::new, show_bytes);
         out.line(&format!("  {purpose:<15} {used:>12} {:>12}", show_bytes(bytes)))?;
     }
-    out.line(&format!("  {:<15} {:>12} {kept:>12} of at most {limit}", "all", ""))?;
+    out.line(&format!("  {:<15} {:>12} {aside:>12} of at most {limit}", "all", ""))?;
     let Some(Walked { tree, hits, .. }) = walked else { return Ok(()) };
     let (faults, evictions) = (show_count(stats.pool.faults), show_count(stats.pool.evictions));
     let (pages, hits) = (show_count(tree.pages()), show_count(*hits));
@@ -252,7 +252,7 @@ fn space_json(space: &SpaceReport) -> Json {
 fn memory_json(memory: &MemoryStats) -> Json {
     json!({
         "limit_bytes": memory.limit_bytes,
-        "kept_bytes": memory.kept_bytes(),
+        "set_aside_bytes": memory.set_aside_bytes(),
         "frames_bytes": memory.frames_bytes,
         "free_frames_bytes": memory.free_frames_bytes,
         "frame_overhead_bytes": memory.frame_overhead_bytes,

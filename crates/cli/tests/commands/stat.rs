@@ -25,7 +25,7 @@ fn the_figures_add_up() {
     let sum: u64 = parts.iter().map(|part| number(&format!("/space/{part}_bytes"))).sum();
     assert_eq!(sum, number("/space/file_bytes"), "{json:#}");
     assert_eq!(sum, std::fs::metadata(&store).unwrap().len());
-    assert!(number("/memory/kept_bytes") <= number("/memory/limit_bytes"));
+    assert!(number("/memory/set_aside_bytes") <= number("/memory/limit_bytes"));
     assert!(number("/cache/page_reads") >= number("/levels/0/pages"));
     // A walk of a store that was just opened reads each page once, and finds none of them in memory
     // but what the look for the keyspace may have left there.

@@ -141,9 +141,11 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// Memory that the database keeps now, in bytes: the sum of all fields but `limit_bytes` and `free_frames_bytes`.
+    /// Memory that is set aside of the limit, in bytes: the sum of all fields but `limit_bytes` and `free_frames_bytes`. Much of it may be frames
+    /// without anything in them: what is in memory now (pages, large values, and old versions of records, [`SnapshotStats::lent_bytes`]) takes
+    /// `frames_bytes - free_frames_bytes`.
     #[must_use]
-    pub fn kept_bytes(&self) -> u64 {
+    pub fn set_aside_bytes(&self) -> u64 {
         self.frames_bytes
             + self.frame_overhead_bytes
             + self.table_bytes

@@ -82,7 +82,7 @@ fn half_read_readers_make_nobody_wait_and_go_on_where_they_were() {
                 assert_eq!(found, *rest);
             }
             let kept = db.stats().unwrap().memory;
-            assert!(kept.kept_bytes() <= kept.limit_bytes, "{kept:?}");
+            assert!(kept.set_aside_bytes() <= kept.limit_bytes, "{kept:?}");
             assert!(since.elapsed() < 5 * AT_ONCE, "{limit}, {count}: {:?}", since.elapsed());
         }
         assert_sound(&db, "after idle readers");

@@ -156,7 +156,7 @@ fn agrees_with_a_map(page_bytes: usize, limit_bytes: u64, most: usize, steps: u6
         assert_is(&keyspace, &records, &mut dice);
         assert_sound(&store.db, "values of all forms");
         let memory = store.db.stats().unwrap().memory;
-        assert!(memory.kept_bytes() <= memory.limit_bytes, "{memory:?}");
+        assert!(memory.set_aside_bytes() <= memory.limit_bytes, "{memory:?}");
         drop(keyspace);
         store = store.again(round % 2 == 0);
         let keyspace = store.db.keyspace("songs").unwrap();
