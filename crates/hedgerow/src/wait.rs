@@ -41,10 +41,11 @@ const TOKEN_LOOK: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as the engine allows. Its own bounds (10 s to 60 s, by what is waited for) end a wait that no sound program needs. A wait
-    /// for a large commit of another thread has no bound: it ends when that commit does.
+    /// As long as the engine's own bounds allow: 10 s to 60 s, by what is waited for. They end a wait that no sound program needs, with
+    /// [`Timeout`](ErrorKind::Timeout) or [`MemoryLimit`](ErrorKind::MemoryLimit). A wait for a large commit of another thread has no bound: it
+    /// ends when that commit does.
     #[default]
-    Forever,
+    Default,
     /// Not at all: a call that would have to sleep fails with [`WouldBlock`](ErrorKind::WouldBlock).
     Never,
     /// This long for all waits of one call, from its first wait, or from its start if it takes several steps. Then it fails with [`Timeout`](ErrorKind::Timeout).
@@ -119,7 +120,7 @@ impl Wait {
     #[inline]
     pub(crate) fn begin(&self) -> Waiting<'_> {
         match self {
-            Wait::Forever => Waiting::Forever,
+            Wait::Default => Waiting::Forever,
             wait => Waiting::Bounded { wait, until: Cell::new(None) },
         }
     }
@@ -128,7 +129,7 @@ impl Wait {
     pub(crate) fn for_one_call(&self) -> Wait {
         match self {
             // Beyond the end of the clock there is no end.
-            Wait::For(time) => instant().checked_add(*time).map_or(Wait::Forever, Wait::Until),
+            Wait::For(time) => instant().checked_add(*time).map_or(Wait::Default, Wait::Until),
             other => other.clone(),
         }
     }
@@ -136,7 +137,7 @@ impl Wait {
     /// For what a call does behind its change, to tidy up: nobody needs it, so a handle with a bound does not wait for it.
     pub(crate) fn to_tidy_up(&self) -> Waiting<'static> {
         match self {
-            Wait::Forever => Waiting::Forever,
+            Wait::Default => Waiting::Forever,
             _ => Waiting::Bounded { wait: &Wait::Never, until: Cell::new(None) },
         }
     }
@@ -178,7 +179,7 @@ impl Waiting<'_> {
             // Beyond the end of the clock there is no end.
             Wait::For(time) => Moment::now().checked_add(*time),
             Wait::Until(end) => Some(Moment::of(*end)),
-            Wait::Forever | Wait::Never | Wait::Cancel(_) => None,
+            Wait::Default | Wait::Never | Wait::Cancel(_) => None,
         }
     }
 
@@ -193,7 +194,7 @@ impl Waiting<'_> {
             Waiting::Hoping { waiting, .. } => return waiting.nap(),
         };
         match wait {
-            Wait::Forever => Ok(None),
+            Wait::Default => Ok(None),
             Wait::Never => {
                 let what = "the call would have to wait, and its handle allows no wait";
                 Err(Error::new(ErrorKind::WouldBlock, what))
@@ -280,7 +281,7 @@ mod tests {
         let token = CancelToken::new();
         let hour = Duration::from_secs(3600);
         let kind = |wait: &Wait| wait.begin().nap().map_err(|error| error.kind());
-        assert_eq!(kind(&Wait::Forever), Ok(None));
+        assert_eq!(kind(&Wait::Default), Ok(None));
         assert_eq!(kind(&Wait::Never), Err(ErrorKind::WouldBlock));
         assert_eq!(kind(&Wait::For(Duration::ZERO)), Err(ErrorKind::Timeout));
         assert_eq!(kind(&Wait::For(Duration::MAX)), Ok(None), "beyond the end of the clock");

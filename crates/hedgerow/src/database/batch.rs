@@ -182,7 +182,7 @@ impl WriteBatch {
         let last_of_key = changes.chunk_by(|a, b| self.of(a) == self.of(b));
         let changes: Vec<&Change> = last_of_key.map(|same| same[same.len() - 1]).collect();
         let first = || self.keyspaces.first().map(|first| first.tree().wait());
-        let wait = self.wait.as_ref().or_else(first).map_or(Wait::Forever, Wait::for_one_call);
+        let wait = self.wait.as_ref().or_else(first).map_or(Wait::Default, Wait::for_one_call);
         let trees = self.keyspaces.iter().map(|of| of.tree().clone().with_wait(wait.clone()));
         let trees: Vec<PoolTree> = trees.collect();
         let waiting = wait.begin();

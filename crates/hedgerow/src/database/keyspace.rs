@@ -130,7 +130,7 @@ impl Keyspace {
     }
 
     /// The same keyspace, as a handle whose calls wait as `wait` says. Other handles keep their own setting. Default:
-    /// [`Wait::Forever`]. Cursors, ranges, readers and writers that the handle makes wait as it does, and so do
+    /// [`Wait::Default`]. Cursors, ranges, readers and writers that the handle makes wait as it does, and so do
     /// [batches](crate::WriteBatch::set_wait) whose first change is of it.
     ///
     /// It holds for every wait for other threads and for room: for the latch of a page, for a free frame and for admission to the
@@ -234,7 +234,7 @@ impl Keyspace {
     #[inline]
     pub(super) fn used_tree(&self, wait: Option<&Wait>) -> UsedTree {
         match (self.opened, wait) {
-            (Some(at), None | Some(Wait::Forever)) => UsedTree::Opened(at),
+            (Some(at), None | Some(Wait::Default)) => UsedTree::Opened(at),
             _ => self.own_tree(wait),
         }
     }

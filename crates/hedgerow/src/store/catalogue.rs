@@ -574,7 +574,7 @@ impl Catalogue {
 
     /// Loads that are under way, or were when the store was last used.
     pub fn loading(&self) -> Result<Vec<Load>> {
-        self.loading_within(&Wait::Forever)
+        self.loading_within(&Wait::Default)
     }
 
     /// [`Self::loading`], and waits for others as `wait` says.
@@ -611,7 +611,7 @@ impl Catalogue {
 
     /// Those of keyspaces.
     fn records(&self) -> Result<Vec<(String, Record)>> {
-        self.records_within(&Wait::Forever)
+        self.records_within(&Wait::Default)
     }
 
     fn records_within(&self, wait: &Wait) -> Result<Vec<(String, Record)>> {
@@ -626,7 +626,7 @@ impl Catalogue {
 
     /// Shows every record and the name of its keyspace, if that was not dropped.
     fn for_each(&self, each: &mut dyn FnMut(Option<&str>, Record)) -> Result<()> {
-        self.for_each_within(&Wait::Forever, each)
+        self.for_each_within(&Wait::Default, each)
     }
 
     fn for_each_within(
@@ -665,7 +665,7 @@ impl Catalogue {
     /// All trees but the catalogue's own, in the order of their keyspaces' names, and whether each is
     /// being dropped: its pages are in use all the same.
     pub fn trees(&self) -> Result<Vec<(String, PoolTree, bool)>> {
-        self.trees_within(&Wait::Forever)
+        self.trees_within(&Wait::Default)
     }
 
     /// [`Self::trees`], and waits for others as `wait` says.

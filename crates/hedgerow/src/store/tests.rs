@@ -81,7 +81,7 @@ fn is_clean(store: &Store) -> bool {
 /// Puts a large value, and gives its stored form.
 fn put_large(store: &Store, tree: &PoolTree, key: &[u8], len: usize) -> Vec<u8> {
     store.expect_stored_forms();
-    let mut writer = store.write_large(len as u64, 200, &crate::Wait::Forever).unwrap();
+    let mut writer = store.write_large(len as u64, 200, &crate::Wait::Default).unwrap();
     writer.write(&vec![b'x'; len]).unwrap();
     writer.finish().unwrap();
     let stored = writer.stored_form();

@@ -163,7 +163,7 @@ impl<P: Pages> Tree<P> {
             root,
             policy: LeafPolicy::default(),
             contention: ContentionSplit::default(),
-            wait: Wait::Forever,
+            wait: Wait::Default,
             logged: false,
             frees: false,
             #[cfg(hedgerow_internals)]

@@ -40,7 +40,7 @@ impl<P: PagePool> Tree<P> {
     pub(super) fn write<C: Change>(&self, key: &[u8], change: &mut C) -> Result<C::Outcome> {
         self.check_record(key, change.value())?;
         // What is behind the append of its batch is finished.
-        let wait = if C::PURPOSE == Purpose::Finish { &Wait::Forever } else { &self.wait };
+        let wait = if C::PURPOSE == Purpose::Finish { &Wait::Default } else { &self.wait };
         let waiting = wait.begin();
         match self.try_write(key, change, false, &waiting) {
             Ok(Written::Done(outcome)) => Ok(outcome),

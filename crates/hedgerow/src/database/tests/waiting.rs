@@ -180,7 +180,7 @@ fn a_batch_that_may_not_wait_leaves_nothing() {
     assert_ends("batch, log room", None, write);
     assert_has(&keyspace, count);
     drop(stalled);
-    write(Wait::Forever).unwrap();
+    write(Wait::Default).unwrap();
     assert_eq!(keyspace.count().unwrap(), count + 3);
     // What is behind the append is finished: without another wait for a latch than its own.
     let frame = keyspace.tree().pool().translate(keyspace.tree().root()).unwrap();
@@ -207,7 +207,7 @@ fn a_wait_for_room_in_the_log_ends() {
     let others: Vec<_> = (0..4)
         .map(|n| {
             let keyspace = keyspace.clone();
-            spawn_named("other", move || put(&keyspace, Wait::Forever, count + n, &[b'x'; 900]))
+            spawn_named("other", move || put(&keyspace, Wait::Default, count + n, &[b'x'; 900]))
         })
         .collect();
     assert_ends("log room with others", None, |wait| put(&keyspace, wait, 1 << 40, &value));
@@ -216,7 +216,7 @@ fn a_wait_for_room_in_the_log_ends() {
         other.unwrap().join().unwrap().unwrap();
     }
     assert_has(&keyspace, count + 4);
-    put(&keyspace, Wait::Forever, 1 << 40, &value).unwrap();
+    put(&keyspace, Wait::Default, 1 << 40, &value).unwrap();
     assert!(used.dirty_pages < keyspace.tree().pool().frames() as u64 * 15 / 16, "{used:?}");
     db.close().unwrap();
 }
@@ -237,7 +237,7 @@ fn a_wait_for_changed_pages_to_be_written_ends() {
     // Look-ups go on.
     assert!(keyspace.clone().with_wait(Wait::Never).get(&key(0)).unwrap().is_some());
     drop(stalled);
-    put(&keyspace, Wait::Forever, count, &value).unwrap();
+    put(&keyspace, Wait::Default, count, &value).unwrap();
     assert_has(&keyspace, count + 1);
     db.close().unwrap();
 }
@@ -307,7 +307,7 @@ fn a_wait_for_a_frame_ends() {
     assert_ends("frames", None, get);
     held.into_iter().for_each(|guard| guard.release_unchanged());
     drop(shared);
-    get(Wait::Forever).unwrap();
+    get(Wait::Default).unwrap();
     assert!(db.stats().unwrap().pool.faults > faults, "the leaf was in memory");
     assert_has(&keyspace, count);
     db.close().unwrap();
@@ -360,7 +360,7 @@ fn a_writer_that_waits_long_for_a_large_commit_is_a_stall() {
     let commit = pool.versions().unwrap().close_gate(&*pool);
     let waits = {
         let keyspace = keyspace.clone();
-        spawn_named("writer", move || events_of(|| put(&keyspace, Wait::Forever, 0, b"").unwrap()))
+        spawn_named("writer", move || events_of(|| put(&keyspace, Wait::Default, 0, b"").unwrap()))
     };
     // Until it waits, and for longer than a stall takes.
     sleep(Duration::from_millis(300));
@@ -423,7 +423,7 @@ fn a_wait_for_the_log_to_be_durable_ends_and_says_that_the_change_is_made() {
     let end = db.log_position();
     assert_ends("position", not_yet, |wait| db.wait_durable_within(end, &wait));
     // One who waits for as long as it takes, and flushes, and one who does not.
-    let others = [Wait::Forever, Wait::For(Duration::from_secs(60))].map(|wait| {
+    let others = [Wait::Default, Wait::For(Duration::from_secs(60))].map(|wait| {
         let db = db.clone();
         spawn_named("other", move || db.sync_within(&wait))
     });
@@ -458,7 +458,7 @@ fn a_wait_for_memory_for_large_values_ends_and_poisons_nothing() {
     assert_ends("staging", None, |wait| put(&keyspace, wait, count, &value));
     assert_has(&keyspace, count);
     drop(stalled);
-    put(&keyspace, Wait::Forever, count, &value).unwrap();
+    put(&keyspace, Wait::Default, count, &value).unwrap();
     assert_has(&keyspace, count + 1);
     let report = db.verify(|_| ControlFlow::Continue(())).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
@@ -492,7 +492,7 @@ fn a_get_that_may_not_wait_does_not_write_what_others_have_staged() {
     let (found, took) = gets.join().unwrap();
     assert_eq!(found.unwrap().as_deref(), Some(&long[..]));
     assert!(took < Duration::from_secs(1), "it took {took:?}");
-    put(&keyspace, Wait::Forever, count, &[b'x'; 10_000]).unwrap();
+    put(&keyspace, Wait::Default, count, &[b'x'; 10_000]).unwrap();
     assert_has(&keyspace, count + 2);
     db.close().unwrap();
 }

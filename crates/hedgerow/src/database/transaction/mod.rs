@@ -202,7 +202,7 @@ impl Trees {
     /// From now on all wait as one call.
     fn wait_as(&mut self, inner: &Inner, wait: &Wait) {
         for (_, used) in self.first.iter_mut().chain(&mut self.more) {
-            if matches!((&*used, wait), (UsedTree::Opened(_), Wait::Forever)) {
+            if matches!((&*used, wait), (UsedTree::Opened(_), Wait::Default)) {
                 continue;
             }
             let Used { name, tree } = used.of(&inner.opened);
@@ -320,7 +320,7 @@ impl Transaction {
         }
         if !state.has_handle.load(Relaxed) {
             state.has_handle.store(true, Relaxed);
-            if *of.tree().wait() != Wait::Forever {
+            if *of.tree().wait() != Wait::Default {
                 state.with_body(|body| {
                     body.wait = Some(of.tree().wait().clone());
                     Ok(())
@@ -404,7 +404,7 @@ impl Transaction {
         let body = &mut *ending.0;
         // It waits as the first handle does.
         let first = state.wait.as_ref().or(body.wait.as_ref());
-        let wait = first.map_or(Wait::Forever, Wait::for_one_call);
+        let wait = first.map_or(Wait::Default, Wait::for_one_call);
         body.trees.wait_as(state.inner(), &wait);
         let waiting = wait.begin();
         let lsn = state.make(body, &waiting);

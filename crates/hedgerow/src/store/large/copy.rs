@@ -135,7 +135,7 @@ impl LargeCopy {
             return Ok(Err(Error::new(kind, "it is outside of the file")));
         }
         let room = tree.max_record_bytes().saturating_sub(key.len());
-        let mut writer = store.write_large(extent.len_bytes, room, &Wait::Forever)?;
+        let mut writer = store.write_large(extent.len_bytes, room, &Wait::Default)?;
         let chunk = chunk_bytes(geometry) as usize;
         let buffer = self.buffer()?;
         let (mut next, chunks) = (0, extent.chunks(geometry));

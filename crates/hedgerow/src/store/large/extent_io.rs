@@ -394,7 +394,7 @@ impl ExtentReader {
         state.zones.check_extent(&extent)?;
         drop(state);
         let (pool, slots, _reading) = (pool.cloned(), slots.clone(), reading.only(&extent));
-        let (wait, cache) = (Wait::Forever, Arc::default());
+        let (wait, cache) = (Wait::Default, Arc::default());
         Ok(ExtentReader { pool, slots, geometry, wait, extent, _reading, cache })
     }
 

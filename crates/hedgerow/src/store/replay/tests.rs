@@ -342,7 +342,7 @@ fn a_large_value_that_is_put_again_over_itself_is_counted_once() {
     store.expect_stored_forms();
     let mut stored = Vec::new();
     for _ in 0..2 {
-        let mut writer = store.write_large(5000, 200, &crate::Wait::Forever).unwrap();
+        let mut writer = store.write_large(5000, 200, &crate::Wait::Default).unwrap();
         writer.write(&[7; 5000]).unwrap();
         writer.finish().unwrap();
         stored.push(writer.stored_form());
@@ -372,7 +372,7 @@ fn a_plain_put_of_a_stored_form_is_damage() {
     for is_in_batch in [false, true] {
         let (disk, store) = store();
         store.expect_stored_forms();
-        let mut writer = store.write_large(5000, 200, &crate::Wait::Forever).unwrap();
+        let mut writer = store.write_large(5000, 200, &crate::Wait::Default).unwrap();
         writer.write(&[7; 5000]).unwrap();
         writer.finish().unwrap();
         let stored = writer.stored_form();

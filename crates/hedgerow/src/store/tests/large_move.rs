@@ -26,7 +26,7 @@ fn value(n: usize) -> Vec<u8> {
 
 fn put(store: &Store, tree: &PoolTree, n: usize) {
     store.expect_stored_forms();
-    let mut writer = store.write_large(BYTES as u64, 200, &crate::Wait::Forever).unwrap();
+    let mut writer = store.write_large(BYTES as u64, 200, &crate::Wait::Default).unwrap();
     writer.write(&value(n)).unwrap();
     writer.finish().unwrap();
     tree.put(&key(n), &writer.stored_form()).unwrap();

@@ -15,7 +15,7 @@ use std::time::Duration;
 #[test]
 fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
     let (disk, store) = new_store();
-    let mut writer = store.write_large(200_000, 200, &crate::Wait::Forever).unwrap();
+    let mut writer = store.write_large(200_000, 200, &crate::Wait::Default).unwrap();
     writer.write(&[9; 100_000]).unwrap();
     store.close().unwrap();
     let writes = disk.calls(CallKind::Write);
@@ -23,7 +23,7 @@ fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
     assert_eq!(refused.kind(), ErrorKind::Closed);
     assert_eq!(disk.calls(CallKind::Write), writes);
     drop(writer);
-    let refused = store.write_large(200_000, 200, &crate::Wait::Forever).map(drop).unwrap_err();
+    let refused = store.write_large(200_000, 200, &crate::Wait::Default).map(drop).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Closed);
 }
 
@@ -44,7 +44,7 @@ fn any_part_of_a_value_is_read_from_the_file() {
     let wrens = store.create_keyspace("wrens").unwrap();
     store.expect_stored_forms();
     let value: Vec<u8> = (0..170_001_usize).map(|at| (at * 7 + at / 251) as u8).collect();
-    let mut writer = store.write_large(value.len() as u64, 200, &crate::Wait::Forever).unwrap();
+    let mut writer = store.write_large(value.len() as u64, 200, &crate::Wait::Default).unwrap();
     writer.write(&value).unwrap();
     writer.finish().unwrap();
     wrens.put(b"a", &writer.stored_form()).unwrap();
@@ -89,7 +89,7 @@ fn the_large_values_of_half_a_batch_without_a_log_keep_their_room() {
     let wrens = store.create_keyspace("wrens").unwrap();
     store.expect_stored_forms();
     let prepare = |byte: u8| {
-        let mut writer = store.write_large(5000, 200, &crate::Wait::Forever).unwrap();
+        let mut writer = store.write_large(5000, 200, &crate::Wait::Default).unwrap();
         writer.write(&[byte; 5000]).unwrap();
         writer.finish().unwrap();
         writer
@@ -155,7 +155,7 @@ fn a_sync_beside_the_last_write_of_a_large_value_does_not_make_it_durable() {
         let (file, store) = watched();
         let slots = store.shared.slots.as_ref().unwrap();
         *file.slots.lock() = Arc::downgrade(slots);
-        let mut writer = store.write_large(len, 200, &crate::Wait::Forever).unwrap();
+        let mut writer = store.write_large(len, 200, &crate::Wait::Default).unwrap();
         writer.write(&vec![b'x'; len as usize]).unwrap();
         writer.finish().unwrap();
         file.assert_is_due(slots);

@@ -324,7 +324,7 @@ fn a_log_that_cannot_be_opened_ends_the_repair_unless_that_is_a_loss() {
 
 fn put_large(store: &Store, tree: &PoolTree, key: &[u8], value: &[u8]) {
     store.expect_stored_forms();
-    let mut writer = store.write_large(value.len() as u64, 200, &crate::Wait::Forever).unwrap();
+    let mut writer = store.write_large(value.len() as u64, 200, &crate::Wait::Default).unwrap();
     writer.write(value).unwrap();
     writer.finish().unwrap();
     tree.put(key, &writer.stored_form()).unwrap();

@@ -10,7 +10,7 @@ fn value(byte: u8, len: usize) -> Vec<u8> {
 }
 
 fn place(store: &Store, value: &[u8]) -> PlacedValue {
-    store.place(value, 200, &crate::Wait::Forever).unwrap().expect("it is staged")
+    store.place(value, 200, &crate::Wait::Default).unwrap().expect("it is staged")
 }
 
 fn put(store: &Store, tree: &PoolTree, key: &[u8], value: &[u8]) {
@@ -111,7 +111,7 @@ fn a_value_that_was_given_up_leaves_no_copy_in_memory() {
     assert!(is_kept(&reference));
     drop(given_up);
     assert!(!is_kept(&reference));
-    let mut writer = store.write_large(3000, 200, &crate::Wait::Forever).unwrap();
+    let mut writer = store.write_large(3000, 200, &crate::Wait::Default).unwrap();
     writer.write(&value(2, 3000)).unwrap();
     writer.finish().unwrap();
     let reference = writer.stored_form();
@@ -178,12 +178,12 @@ fn what_is_too_long_to_be_staged_says_so() {
         store.place(&value(1, len), 200, wait).unwrap().is_some()
     };
     let (_, store) = new_store();
-    assert!(is_staged(&store, 12 << 10, &crate::Wait::Forever));
-    assert!(!is_staged(&store, 40 << 10, &crate::Wait::Forever));
+    assert!(is_staged(&store, 12 << 10, &crate::Wait::Default));
+    assert!(!is_staged(&store, 40 << 10, &crate::Wait::Default));
     assert!(is_clean(&store));
     let store = of_short_chunks(&SimDisk::new(1));
-    assert!(is_staged(&store, 500 << 10, &crate::Wait::Forever));
-    assert!(!is_staged(&store, 600 << 10, &crate::Wait::Forever));
+    assert!(is_staged(&store, 500 << 10, &crate::Wait::Default));
+    assert!(!is_staged(&store, 600 << 10, &crate::Wait::Default));
     for wait in [crate::Wait::Never, crate::Wait::For(Duration::from_secs(9))] {
         assert!(is_staged(&store, 12 << 10, &wait));
         assert!(!is_staged(&store, 100 << 10, &wait), "{wait:?}");
@@ -236,7 +236,7 @@ fn a_value_whose_later_part_finds_no_room_is_given_up() {
         slots.staging().write_all().unwrap();
         put(&store, &wrens, b"beside", &value(4, 3_000));
         disk.inject(Fault::once(CallKind::Write, 2, error));
-        let refused = store.place(&value(2, 150_000), 200, &crate::Wait::Forever);
+        let refused = store.place(&value(2, 150_000), 200, &crate::Wait::Default);
         assert_eq!(refused.unwrap_err().kind(), kind);
         assert_eq!(in_file(&store, &wrens, b"first"), value(1, 150_000));
         assert_eq!(in_file(&store, &wrens, b"beside"), value(4, 3_000));
@@ -260,7 +260,7 @@ fn a_put_that_meets_a_close_does_not_poison_the_store() {
         let theirs = store.clone();
         let putting = thread::spawn_named("puts", move || {
             loop {
-                match theirs.place(&value(2, 400_000), 200, &crate::Wait::Forever) {
+                match theirs.place(&value(2, 400_000), 200, &crate::Wait::Default) {
                     Ok(placed) => drop(placed),
                     Err(error) => return error.kind(),
                 }
@@ -504,7 +504,7 @@ fn what_the_thread_could_not_write_is_told_to_the_next_one() {
     let mut keys = 0..1000_u16;
     while disk.calls(CallKind::Write) == writes {
         let n = keys.next().expect("a buffer becomes full").to_be_bytes();
-        match store.place(&value(n[1], 900), 200, &crate::Wait::Forever) {
+        match store.place(&value(n[1], 900), 200, &crate::Wait::Default) {
             Ok(placed) => {
                 let placed = placed.unwrap();
                 wrens.put(&n, placed.stored_form()).unwrap();
@@ -515,7 +515,7 @@ fn what_the_thread_could_not_write_is_told_to_the_next_one() {
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(slots.staging().write_all().unwrap_err().kind(), ErrorKind::Io);
-    store.place(&value(1, 900), 200, &crate::Wait::Forever).unwrap_err();
+    store.place(&value(1, 900), 200, &crate::Wait::Default).unwrap_err();
     store.checkpoint().unwrap_err();
     assert!(store.close().is_err());
 }

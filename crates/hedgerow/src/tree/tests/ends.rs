@@ -211,7 +211,7 @@ fn who_meets_others_waits_for_the_leaf_that_has_the_record_though_an_empty_one_l
         (least, most) = (least + 1, most - 1);
     }
     drop(held);
-    let forever = Wait::Forever.begin();
+    let forever = Wait::Default.begin();
     let patience = Patience::new(&forever);
     let ends = [(End::First, Target::Key(b""), least), (End::Last, Target::Last, most)];
     for (end, outermost, left) in ends {
@@ -246,7 +246,7 @@ fn a_first_leaf_that_lost_its_records_goes_with_the_next_that_is_taken() {
     for number in 0..60_u64 {
         tree.put(&number.to_be_bytes(), &[7; 30]).unwrap();
     }
-    let forever = Wait::Forever.begin();
+    let forever = Wait::Default.begin();
     let patience = Patience::new(&forever);
     let in_first =
         || plain_leaf(tree.share_leaf(Target::Key(b""), &patience).unwrap().bytes()).count();
