@@ -21,7 +21,7 @@ use crate::wal::Log;
 use hedgerow_sync::primitive::Arc;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
 
 /// A log of less would stop for a checkpoint all the time.
@@ -65,7 +65,9 @@ pub struct Database {
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").finish_non_exhaustive()
+        let mut shown = f.debug_struct("Database");
+        shown.field("path", &self.path()).field("is_read_only", &self.is_read_only());
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -123,7 +125,7 @@ impl Options {
     /// # Errors
     /// [`InvalidOption`](ErrorKind::InvalidOption); [`MemoryLimit`](ErrorKind::MemoryLimit).
     pub fn in_memory(&self) -> Result<Database> {
-        Database::new(self, Store::in_memory(&self.store_options())?, None, false)
+        Database::new(self, Store::in_memory(&self.store_options())?, None, None)
     }
 
     /// Makes a database in a file of its own in the system's directory for temporary files. The file may grow beyond the memory
@@ -140,14 +142,14 @@ impl Options {
         let options = self.store_options();
         let store = Store::create_in(&options, file)?;
         store.attend_new(&options)?;
-        Database::new(self, store, Some(disk.share()), false)
+        Database::new(self, store, Some(disk.share()), None)
     }
 
     internal! {
         /// Opens or creates a database on a disk of the caller's choice.
         fn on_disk(&self, disk: &dyn Disk, path: &Path, how: OpenHow) -> Result<Database> {
             let store = Store::open(&self.store_options(), disk, path, how)?;
-            Database::new(self, store, Some(disk.share()), true)
+            Database::new(self, store, Some(disk.share()), Some(disk.locate(path)))
         }
     }
 
@@ -251,9 +253,9 @@ impl Database {
         options: &Options,
         store: Store,
         disk: Option<Arc<dyn Disk>>,
-        stays: bool,
+        path: Option<PathBuf>,
     ) -> Result<Database> {
-        let inner = Arc::new(Inner::new(store, options.durability, disk, stays));
+        let inner = Arc::new(Inner::new(store, options.durability, disk, path));
         Ok(Database { holds: Arc::new(Holds::of(&inner)), inner })
     }
 
@@ -497,6 +499,19 @@ impl Database {
             return Err(Error::new(ErrorKind::InvalidArgument, what));
         }
         Ok(Some(log))
+    }
+
+    /// The absolute path of the file that was opened or created; `None` in memory and for a [temporary](Options::temporary) database. It stays
+    /// the same if the file is renamed. [`log_path`](crate::log_path) makes that of the log of it.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.path.as_deref()
+    }
+
+    /// Whether it was opened by [`Options::open_read_only`].
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.inner.store.is_read_only()
     }
 
     /// What opening has replayed from the log: nothing if the database had been closed, or in a forked process. Reads memory only.

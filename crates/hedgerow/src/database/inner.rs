@@ -12,6 +12,7 @@ use crate::store::Store;
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::*};
 use hedgerow_sync::primitive::process::Process;
+use std::path::PathBuf;
 
 /// What all handles share.
 pub(super) struct Inner {
@@ -22,8 +23,8 @@ pub(super) struct Inner {
     pub(super) disk: Option<Arc<dyn Disk>>,
     closed: AtomicBool,
     pub(super) opened: Opened,
-    /// Whether somebody can open it again: it is neither in memory nor temporary.
-    stays: bool,
+    /// Where somebody can open it again; `None` in memory and for a temporary one.
+    pub(super) path: Option<PathBuf>,
     /// The process that opened it.
     process: Process,
 }
@@ -31,7 +32,7 @@ pub(super) struct Inner {
 impl Drop for Inner {
     /// The last handle is gone; see [`Database`](crate::Database). A panic that unwinds through it changes nothing about that.
     fn drop(&mut self) {
-        if self.stays && !self.closed.load(Relaxed) && self.process.is_current() {
+        if self.path.is_some() && !self.closed.load(Relaxed) && self.process.is_current() {
             // No caller could be told. What is durable stays so, as after a crash.
             if let Err(error) = self.store.finish() {
                 events::drop_failed(&error);
@@ -41,16 +42,16 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// Of a store that was just opened. `stays`: somebody can open it again.
+    /// Of a store that was just opened. `path`: where somebody can open it again.
     pub(super) fn new(
         store: Store,
         durability: Durability,
         disk: Option<Arc<dyn Disk>>,
-        stays: bool,
+        path: Option<PathBuf>,
     ) -> Inner {
         let (closed, process) = (AtomicBool::new(false), store.process());
         let (long, opened) = (LongKeys::default(), Opened::new());
-        Inner { store, long, disk, durability, closed, opened, stays, process }
+        Inner { store, long, disk, durability, closed, opened, path, process }
     }
 
     /// Closes the database for all handles. Returns whether it was open.

@@ -288,6 +288,11 @@ impl Store {
         *self.replayed.lock()
     }
 
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.read_only
+    }
+
     /// Whether there is a file, so that values may be large.
     pub fn has_file(&self) -> bool {
         self.shared.slots.is_some()

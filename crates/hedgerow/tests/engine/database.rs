@@ -200,6 +200,22 @@ fn bounds_of_every_form_need_no_type() {
 }
 
 #[test]
+fn a_database_tells_where_it_is_and_whether_it_can_be_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("birds.hrow");
+    let db = options(4 << 20).create(&path).unwrap();
+    assert_eq!((db.path(), db.is_read_only()), (Some(&*path), false));
+    db.close().unwrap();
+    let db = options(4 << 20).open_read_only(&path).unwrap();
+    assert_eq!((db.path(), db.is_read_only()), (Some(&*path), true));
+    let shown = format!("{db:?}");
+    assert!(shown.contains("birds.hrow") && shown.contains("is_read_only: true"), "{shown}");
+    for db in [options(4 << 20).in_memory().unwrap(), options(4 << 20).temporary().unwrap()] {
+        assert_eq!((db.path(), db.is_read_only()), (None, false));
+    }
+}
+
+#[test]
 fn a_store_in_memory_stays_inside_of_its_limit() {
     let db = options(1 << 20).in_memory().unwrap();
     let ks = db.keyspace("m").unwrap();
