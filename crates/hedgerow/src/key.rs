@@ -20,11 +20,11 @@ mod sealed {
 /// # let db = hedgerow::Options::new().in_memory()?;
 /// # let birds = db.keyspace("birds")?;
 /// # for name in ["dunnock", "robin", "wren"] { birds.put(name.as_bytes(), b"seen")?; }
-/// assert_eq!(birds.range(..).count(), 3);
-/// assert_eq!(birds.range("e"..).count(), 2);
-/// assert_eq!(birds.range(b"d"..b"s").count(), 2);
-/// assert_eq!(birds.range(&b"d"[..]..=b"robin").count(), 2);
-/// assert_eq!(birds.range((Bound::Excluded("dunnock"), Bound::Unbounded)).count(), 2);
+/// assert_eq!(birds.count_range(..)?, 3);
+/// assert_eq!(birds.count_range("e"..)?, 2);
+/// assert_eq!(birds.count_range(b"d"..b"s")?, 2);
+/// assert_eq!(birds.count_range(&b"d"[..]..=b"robin")?, 2);
+/// assert_eq!(birds.count_range((Bound::Excluded("dunnock"), Bound::Unbounded))?, 2);
 /// # Ok::<(), hedgerow::Error>(())
 /// ```
 pub trait KeyRange: sealed::Sealed {

@@ -17,7 +17,7 @@ use std::ops::Bound;
 /// answer is exact. In a longer one the leaves that are read stand for the others, so the error is that of a sample. In tests with four sets
 /// of URLs, titles, paths and composite keys, and with clusters of very different size, half of the answers were within 5 % of the truth, 95
 /// of a hundred within 14 %, and the worst was off by 28 %. Nothing bounds it: a part of the range that has no leaf in the sample may hold
-/// much more, or much larger values, than the others. [`Keyspace::count`] and [`Keyspace::range`] are exact, and read everything. Changes that other
+/// much more, or much larger values, than the others. [`Keyspace::count_range`] and [`Keyspace::range`] are exact, and read everything. Changes that other
 /// threads make meanwhile may be counted or not. A bound that is longer than [`Keyspace::max_short_key_bytes`] counts all longer keys with the
 /// same bytes up to there.
 impl Keyspace {

@@ -510,33 +510,6 @@ impl Keyspace {
         Cursor::new(self.inner.clone(), self.tree.clone())
     }
 
-    /// Counts the records. Reads all leaves, but no large value. Changes that other threads make meanwhile may be counted or not.
-    ///
-    /// # Errors
-    /// The [errors of reads](Keyspace#errors-of-reads).
-    pub fn count(&self) -> Result<u64> {
-        self.inner.check_open()?;
-        let mut still = None;
-        loop {
-            let moves = self.inner.long.moves();
-            let count = self.count_once()?;
-            if still.is_some() || self.inner.long.is_still_since(moves) {
-                return Ok(count);
-            }
-            // A record with a label has moved, and may have been counted twice, or not.
-            still = Some(self.inner.long.keep_still(&self.tree.wait().begin())?);
-        }
-    }
-
-    fn count_once(&self) -> Result<u64> {
-        let mut count = 0;
-        let outcome = self.tree.scan().visit(|_, _| {
-            count += 1;
-            ControlFlow::<()>::Continue(())
-        });
-        outcome.map(|_| count)
-    }
-
     /// Loads records, in strictly ascending order of their keys, into the keyspace, which must be empty. The tree is built from the
     /// bottom up, its pages filled to `fill_percent` (10 to 100), and becomes visible as a whole at the end. Returns the number of
     /// records. Large values are written as they come, each once. Several times as fast as single puts.

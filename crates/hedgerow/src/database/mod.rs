@@ -8,6 +8,7 @@
 mod approximate;
 mod batch;
 mod compact;
+mod count;
 mod cursor;
 #[allow(clippy::module_inception, reason = "the file is named after the noun it defines")]
 mod database;

@@ -20,7 +20,8 @@ use std::ops::Bound;
 /// An iterator over records in bounds, from both ends. See [`crate::Keyspace::range`].
 ///
 /// Its items are `Result<(Value, Value)>`: copies of key and value. It owns what it needs and keeps the database open. `Send`. After an
-/// error, also one of a [`Wait`](crate::Wait), it has ended.
+/// error, also one of a [`Wait`](crate::Wait), it has ended. So `Iterator::count` counts an error as a record:
+/// [`Keyspace::count_range`](crate::Keyspace::count_range) returns it.
 #[must_use]
 pub struct Range {
     inner: Arc<Inner>,

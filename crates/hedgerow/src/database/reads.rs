@@ -12,7 +12,7 @@ use crate::key::{KeyRange, owned_bounds};
 use crate::store::Found;
 use crate::tree::Value;
 use hedgerow_sync::primitive::Arc;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 
 /// Puts a value that stands for another one into `to`, without what lies in front of it.
 fn resolve_seen<V: View + ?Sized>(view: &V, seen: &Seen, to: &mut Vec<u8>) -> Result<()> {
@@ -88,9 +88,10 @@ pub(super) fn prefix(view: Arc<dyn View>, prefix: &[u8]) -> Range {
     Range::of(view, lower, upper)
 }
 
-pub(super) fn count(view: Arc<dyn View>) -> Result<u64> {
+pub(super) fn count(view: Arc<dyn View>, bounds: &impl KeyRange) -> Result<u64> {
     view.check()?;
-    let mut cursor = stretches_within(&*view, &Bound::Unbounded, &Bound::Unbounded)?;
+    let (lower, upper) = owned_bounds(bounds);
+    let mut cursor = stretches_within(&*view, &lower, &upper)?;
     let mut count = 0;
     while cursor.step(true)?.is_some() {
         view.check()?;
@@ -224,7 +225,18 @@ macro_rules! reads {
             /// # Errors
             #[doc = $errors]
             pub fn count(&self) -> $crate::error::Result<u64> {
-                $crate::database::reads::count(self.shared_view())
+                self.count_range(..)
+            }
+
+            /// Counts the records whose keys lie in `bounds`. Reads the leaves of the range, but no large value.
+            ///
+            /// # Errors
+            #[doc = $errors]
+            pub fn count_range(
+                &self,
+                bounds: impl $crate::key::KeyRange,
+            ) -> $crate::error::Result<u64> {
+                $crate::database::reads::count(self.shared_view(), &bounds)
             }
         }
 

@@ -111,6 +111,12 @@ pub trait Records: sealed::Sealed {
     /// # Errors
     /// Those of [all reads](Records#errors).
     fn count(&self) -> Result<u64>;
+
+    /// See [`Keyspace::count_range`].
+    ///
+    /// # Errors
+    /// Those of [all reads](Records#errors).
+    fn count_range(&self, bounds: impl KeyRange) -> Result<u64>;
 }
 
 macro_rules! records {
@@ -177,6 +183,10 @@ macro_rules! records {
 
                 fn count(&self) -> Result<u64> {
                     <$name>::count(self)
+                }
+
+                fn count_range(&self, bounds: impl KeyRange) -> Result<u64> {
+                    <$name>::count_range(self, bounds)
                 }
             }
         )*

@@ -146,6 +146,7 @@ fn short_ranges_are_counted() {
         let bytes =
             if is_empty { 0 } else { inside().map(|(key, len)| (key.len() + len) as u64).sum() };
         assert_eq!(keyspace.approximate_count(bounds.clone()).unwrap(), count, "{bounds:?}");
+        assert_eq!(keyspace.count_range(bounds.clone()).unwrap(), count, "{bounds:?}");
         assert_eq!(keyspace.approximate_len_bytes(bounds.clone()).unwrap(), bytes, "{bounds:?}");
     }
 }

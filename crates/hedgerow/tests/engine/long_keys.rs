@@ -114,6 +114,7 @@ fn any_bound(dice: &mut Dice, short: usize) -> Bound<Vec<u8>> {
 fn check_range(keyspace: &impl Records, map: &Map, dice: &mut Dice, short: usize) {
     let bounds = (any_bound(dice, short), any_bound(dice, short));
     let expected = between(map, &bounds);
+    assert_eq!(keyspace.count_range(bounds.clone()).unwrap(), expected.len() as u64);
     let mut range = keyspace.range(bounds);
     let (mut front, mut back) = (Vec::new(), Vec::new());
     loop {
