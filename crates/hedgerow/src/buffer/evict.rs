@@ -124,7 +124,7 @@ impl BufferPool {
         match self.is_too_dirty() {
             true => Err(Error::new(
                 ErrorKind::Timeout,
-                "dirty pages were not written within ten seconds",
+                "changed pages were not written within ten seconds: the disk does not keep up; try again",
             )),
             false => Ok(()),
         }

@@ -327,7 +327,9 @@ impl<'p> PoolSession<'p, BufferPool> for Session<'p> {
                 }
             }
         }
-        Err(Error::new(ErrorKind::Timeout, "a page kept being evicted while it was asked for"))
+        let what =
+            "a page left memory as often as it was read; try again, or raise the memory limit";
+        Err(Error::new(ErrorKind::Timeout, what))
     }
 
     fn let_go(&mut self) {

@@ -10,7 +10,7 @@ use crate::database::opened::{OpenedAt, Used, UsedTree};
 use crate::database::options::Durability;
 use crate::database::range::Range;
 use crate::database::values::{Resolved, is_record};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::key::{KeyRange, owned_bounds};
 use crate::large::is_stored_form;
 use crate::node::anatomy::Reference;
@@ -561,7 +561,8 @@ impl Keyspace {
         self.inner.check_open()?;
         self.inner.store.bulk_load(&self.name, &self.tree, |leaves_pages| {
             let tree = long::tree_of(&self.tree);
-            let mut load = tree.bulk_load(fill_percent)?.telling(leaves_pages);
+            let load = tree.bulk_load(fill_percent).map_err(|error| self.not_empty(error))?;
+            let mut load = load.telling(leaves_pages);
             let mut long = long::Loading::default();
             let mut records = records.into_iter();
             loop {
@@ -582,8 +583,21 @@ impl Keyspace {
                 prepared.keep();
             }
             let _locked = long.lock(&self.inner, &tree)?;
-            Ok(load.finish()?)
+            Ok(load.finish().map_err(|error| self.not_empty(error))?)
         })
+    }
+
+    /// Names the keyspace in the error of a bulk load.
+    fn not_empty(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::KeyspaceNotEmpty {
+            return error;
+        }
+        let name = self.name.escape_debug();
+        let what = format!(
+            "a bulk load needs an empty keyspace, and `{name}` has records: put the new ones, or load another keyspace and \
+             exchange the two with `Database::swap_keyspaces`"
+        );
+        Error::new(ErrorKind::KeyspaceNotEmpty, what)
     }
 
     /// Reads every page of the keyspace: not for a metrics loop, which [`Database::stats`](crate::Database::stats) is for. Returns the height

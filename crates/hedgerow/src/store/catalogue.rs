@@ -530,7 +530,8 @@ impl Catalogue {
     pub fn begin_load(&self, name: &str, tree: &PoolTree) -> Result<()> {
         let mut loads = self.dropping.lock();
         let Some(was_loading) = self.set_loading(name, tree, true)? else {
-            return Err(Error::new(ErrorKind::KeyspaceDropped, "the keyspace was dropped"));
+            let what = "the keyspace of this handle was dropped; get a new handle with `Database::keyspace`";
+            return Err(Error::new(ErrorKind::KeyspaceDropped, what));
         };
         // One that another run has left counts as well, and does not end before an opening has swept its pages.
         *loads.entry(tree.id()).or_insert(u32::from(was_loading)) += 1;

@@ -29,10 +29,11 @@ pub(super) fn lock(file: &dyn File, exclusive: bool) -> Result<()> {
                 thread::sleep(LOCK_WAIT);
             }
             LockOutcome::Busy { holder_pid } => {
-                return Err(Error::new(
-                    ErrorKind::Locked { holder_pid },
-                    "the store is open elsewhere, in this process or in another",
-                ));
+                let what = match holder_pid == Some(std::process::id()) {
+                    true => "this process has the store open already; clone that `Database`",
+                    false => "the store is open elsewhere, in this process or in another",
+                };
+                return Err(Error::new(ErrorKind::Locked { holder_pid }, what));
             }
         }
     }

@@ -119,7 +119,7 @@ impl<P: PagePool> Tree<P> {
 fn not_empty() -> Error {
     Error::new(
         ErrorKind::KeyspaceNotEmpty,
-        "a bulk load needs an empty tree, and this one has records",
+        "a bulk load needs an empty keyspace, and this one has records",
     )
 }
 

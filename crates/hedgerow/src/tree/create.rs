@@ -37,5 +37,7 @@ impl<P: PagePool> Tree<P> {
 /// A pool that has reserved a page and does not hand it out breaks its contract.
 #[cold]
 pub(super) fn no_page() -> Error {
-    Error::new(ErrorKind::MemoryLimit, "the pool has no page in spite of a reservation")
+    let what =
+        "no memory was left for a new page, though some was set aside; try again, and report this";
+    Error::new(ErrorKind::MemoryLimit, what)
 }

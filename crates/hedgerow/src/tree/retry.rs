@@ -168,7 +168,8 @@ impl<'p, P: Pages> Retry<'p, P> {
         }
         self.conflicts = self.conflicts.saturating_add(1);
         if self.patience().is_over() {
-            return Err(Error::new(ErrorKind::Timeout, "other threads held a page for too long"));
+            let what = "other threads held a page for too long; try again";
+            return Err(Error::new(ErrorKind::Timeout, what));
         }
         for _ in 0..8 << self.conflicts.min(OPTIMISTIC_TRIES) {
             spin_loop();
@@ -191,10 +192,8 @@ impl<'p, P: Pages> Retry<'p, P> {
         }
         self.waiting.check()?;
         if self.patience().is_over() {
-            return Err(Error::new(
-                ErrorKind::Timeout,
-                "other threads kept taking the room that was made in a page",
-            ));
+            let what = "other threads kept taking the room that was made in a page; try again";
+            return Err(Error::new(ErrorKind::Timeout, what));
         }
         Ok(())
     }
@@ -224,5 +223,7 @@ impl<'p, P: Pages> Retry<'p, P> {
 
 #[cold]
 pub(super) fn dropped() -> Error {
-    Error::new(ErrorKind::KeyspaceDropped, "the tree was dropped")
+    let what =
+        "the keyspace of this handle was dropped; get a new handle with `Database::keyspace`";
+    Error::new(ErrorKind::KeyspaceDropped, what)
 }

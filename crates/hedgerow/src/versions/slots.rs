@@ -181,7 +181,8 @@ impl Slots {
             }
             before += piece.len();
         }
-        Err(Error::new(ErrorKind::MemoryLimit, format!("{before} snapshots are open")))
+        let what = format!("{before} snapshots are open, and no more fit; end some");
+        Err(Error::new(ErrorKind::MemoryLimit, what))
     }
 
     /// Empties a slot; the cut that its snapshot was pinned to.

@@ -73,8 +73,10 @@ impl Log {
         if len_bytes <= max_bytes {
             return Ok(());
         }
-        let what =
-            format!("the batch takes {len_bytes} bytes of the log, and at most {max_bytes} fit");
+        let what = format!(
+            "the batch takes {len_bytes} bytes of the log, and at most {max_bytes} fit: split it, or raise \
+             `Options::log_limit_bytes` where that is below 1 GiB"
+        );
         Err(Error::new(ErrorKind::BatchTooLarge { len_bytes, max_bytes }, what))
     }
 

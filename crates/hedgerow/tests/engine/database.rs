@@ -165,6 +165,21 @@ fn the_bounds_of_a_prefix_fit_every_call_that_takes_bounds() {
     assert_eq!(ks.count().unwrap(), 3);
 }
 
+#[test]
+fn errors_speak_of_what_a_caller_has_and_say_what_to_do() {
+    let db = options(4 << 20).in_memory().unwrap();
+    let ks = db.keyspace("birds").unwrap();
+    ks.put(b"wren", b"1").unwrap();
+    let error = ks.bulk_load([(b"robin", b"2")], 100).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::KeyspaceNotEmpty);
+    let words = error.to_string();
+    assert!(words.contains("`birds`") && words.contains("swap_keyspaces"), "{words}");
+    assert!(db.drop_keyspace("birds").unwrap());
+    let error = ks.get(b"wren").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::KeyspaceDropped);
+    assert!(error.to_string().contains("get a new handle with `Database::keyspace`"), "{error}");
+}
+
 /// It is compiled: the type of the keys follows from what is given.
 #[test]
 fn bounds_of_every_form_need_no_type() {

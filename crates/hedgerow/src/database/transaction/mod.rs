@@ -684,16 +684,18 @@ impl State {
 
     #[cold]
     fn too_large(&self, len_bytes: u64) -> Error {
+        const SPLIT: &str = "split it, or raise `Options::log_limit_bytes` where that is below 1 GiB, or the memory limit where there is no log";
         let max_bytes = self.inner().store.most_commit_bytes();
         let words = match len_bytes > max_bytes {
             true => {
-                format!("the transaction changes {len_bytes} bytes, and at most {max_bytes} fit")
+                format!(
+                    "the transaction changes {len_bytes} bytes, and at most {max_bytes} fit: {SPLIT}"
+                )
             }
-            false => {
+            false => format!(
                 "the transaction takes more of the log than there is for one, or has read and changes more leaves, or replaces \
-                 longer values, than fit into memory at a time in a database without a log"
-                    .to_owned()
-            }
+                 longer values, than fit into memory at a time in a database without a log: {SPLIT}"
+            ),
         };
         Error::new(ErrorKind::TransactionTooLarge { len_bytes, max_bytes }, words)
     }

@@ -236,7 +236,7 @@ impl Loans {
         }
         Err(Error::new(
             ErrorKind::MemoryLimit,
-            "others use all of the memory that the limit has for reading and writing large values",
+            "others use all of the memory that the limit has for reading and writing large values; try again",
         ))
     }
 

@@ -64,6 +64,8 @@ fn the_lock_of_a_process_that_lives_is_refused_at_once_and_that_of_nobody_soon()
         let file = Locked::by(holder_pid, 1000);
         let error = lock(&file, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Locked { holder_pid });
+        let is_own = error.to_string().contains("clone that `Database`");
+        assert_eq!(is_own, holder_pid.is_some(), "{error}");
         assert_eq!(*file.left.lock(), 1000 - tries, "{holder_pid:?}");
     }
 }
