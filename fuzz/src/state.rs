@@ -17,7 +17,7 @@ use crate::path;
 use crate::trust::Trust;
 use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::{OpenHow, log_path};
-use hedgerow::{CompactBudget, ContentionSplit, Database, Keyspace, Swap, WriteBatch};
+use hedgerow::{CompactBudget, CompareAndSwap, ContentionSplit, Database, Keyspace, WriteBatch};
 use hedgerow_testing::RamDisk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -384,11 +384,11 @@ impl State {
         let Some(swap) = self.trust.answer(swap) else { return };
         let is_sure = self.is_sure(&key);
         match swap {
-            Swap::Swapped => {
+            CompareAndSwap::Swapped => {
                 assert!(!is_sure || self.model().get(&key) == expected.as_ref());
                 self.change(key, new);
             }
-            Swap::Differs(found) => {
+            CompareAndSwap::Differs(found) => {
                 let there = self.model().get(&key);
                 assert!(!is_sure || there != expected.as_ref());
                 assert!(!is_sure || found.as_deref() == there.map(Vec::as_slice));

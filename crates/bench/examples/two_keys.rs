@@ -34,10 +34,14 @@ fn main() -> Result<(), Error> {
     let kind = |name, records, split| Kind { name, records, split };
     let kinds = [
         kind("two leaves, off", MANY_LEAVES, None),
-        kind("two leaves, a thirtieth", MANY_LEAVES, Some(ContentionSplit::thirtieth())),
+        kind(
+            "two leaves, a thirtieth",
+            MANY_LEAVES,
+            Some(ContentionSplit::if_thirtieth_contended()),
+        ),
         kind("one leaf, off", ONE_LEAF, None),
-        kind("one leaf, a thirtieth", ONE_LEAF, Some(ContentionSplit::thirtieth())),
-        kind("one leaf, all", ONE_LEAF, Some(ContentionSplit::cidr())),
+        kind("one leaf, a thirtieth", ONE_LEAF, Some(ContentionSplit::if_thirtieth_contended())),
+        kind("one leaf, all", ONE_LEAF, Some(ContentionSplit::if_all_contended())),
     ];
     for logged in [false, true] {
         println!("{}", if logged { "in a file, with a log" } else { "in memory" });

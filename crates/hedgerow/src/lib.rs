@@ -197,10 +197,10 @@ pub mod testing;
 
 pub use buffer::PoolStats;
 pub use database::{
-    Cursor, Database, Durability, Durable, Isolation, Keys, Keyspace, MemoryStats, Options, Pin,
-    PinKind, Range, Records, Savepoint, Shrunk, Snapshot, SnapshotKeyspace, SnapshotStats, Stats,
-    TransactOptions, Transaction, TransactionKeyspace, TransactionStats, ValueReader, ValueRef,
-    ValueWriter, WriteBatch, smallest_memory_limit_bytes,
+    Cursor, Database, Durability, Durable, HeldBy, HeldState, Isolation, Keys, Keyspace,
+    MemoryStats, Options, Range, Records, Savepoint, ShrinkReport, Snapshot, SnapshotKeyspace,
+    SnapshotStats, Stats, TransactOptions, Transaction, TransactionKeyspace, TransactionStats,
+    ValueReader, ValueRef, ValueWriter, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use key::{KeyRange, prefix_range};
@@ -209,12 +209,12 @@ pub use page::header::PageKind;
 pub use page::{AdaptationStats, ContentionStats, MergingStats};
 pub use storage::IoEngine;
 pub use store::{
-    BackupReport, DEFAULT_PAGE_BYTES, DamagedPage, HotLeaf, LostKeys, RepairReport, Replayed,
+    BackupReport, DEFAULT_PAGE_BYTES, DamagedPage, HotLeaf, LostKeys, RecoveryReport, RepairReport,
     SpaceReport, VerifyFinding, VerifyReport, log_path,
 };
 pub use tree::{
-    CompactBudget, Compacted, ContentionSplit, LayoutStats, LeafKeys, LevelStats, PageView, Swap,
-    TreeStats, Value, ValueStats,
+    CompactBudget, CompactReport, CompareAndSwap, ContentionSplit, LayoutStats, LeafKeys,
+    LevelStats, PageView, TreeStats, Value, ValueStats,
 };
 pub use types::{Lsn, PageId};
 pub use wait::{CancelToken, Wait};
@@ -260,19 +260,19 @@ mod tests {
         is_sent::<ValueReader>();
         is_sent::<ValueWriter>();
         is_data::<Value>();
-        is_data::<Swap>();
+        is_data::<CompareAndSwap>();
         is_data::<Stats>();
         is_data::<MemoryStats>();
         is_data::<PoolStats>();
         is_data::<AdaptationStats>();
         is_data::<MergingStats>();
         is_data::<CompactBudget>();
-        is_data::<Compacted>();
-        is_data::<Shrunk>();
+        is_data::<CompactReport>();
+        is_data::<ShrinkReport>();
         is_data::<ContentionStats>();
         is_data::<SnapshotStats>();
         is_data::<TransactionStats>();
-        is_data::<Pin>();
+        is_data::<HeldState>();
         is_data::<LeafKeys>();
         is_data::<HotLeaf>();
         is_data::<TreeStats>();
@@ -283,7 +283,7 @@ mod tests {
         is_data::<RepairReport>();
         is_data::<DamagedPage>();
         is_data::<LostKeys>();
-        is_data::<Replayed>();
+        is_data::<RecoveryReport>();
         is_data::<SpaceReport>();
         is_data::<VerifyReport>();
         is_data::<VerifyFinding>();
@@ -293,7 +293,7 @@ mod tests {
         is_key::<Durability>();
         is_key::<Isolation>();
         is_key::<IoEngine>();
-        is_key::<PinKind>();
+        is_key::<HeldBy>();
         is_key::<PageKind>();
         is_key::<LeafLayout>();
         is_key::<LeafPolicy>();

@@ -16,7 +16,7 @@ use super::isolation::{Open, Outcome, Over, Recorder, State, Step, Token, Transa
 use super::linear::Clock;
 use super::recorded::Records;
 use hedgerow::internals::error::{ErrorKind, Result};
-use hedgerow::internals::tree::{Swap, Value};
+use hedgerow::internals::tree::{CompareAndSwap, Value};
 use hedgerow::{Database, Keyspace, WriteBatch};
 use hedgerow_sync::primitive::random::SplitMix64;
 use hedgerow_sync::primitive::thread::yield_now;
@@ -153,10 +153,10 @@ impl Client {
         let new_value = new.map(|token| self.value(number, token));
         let swap = place.keyspace.compare_and_swap(&key, old.as_deref(), new_value.as_deref());
         let step = match swap.expect(NO_CALL_FAILS) {
-            Swap::Differs(found) => {
+            CompareAndSwap::Differs(found) => {
                 Step::Read { key: number, found: self.state(number, found.as_deref()) }
             }
-            Swap::Swapped => {
+            CompareAndSwap::Swapped => {
                 let over = Over::Seen(expected);
                 match (new, expected) {
                     (Some(token), _) => Step::Put { key: number, token, over },

@@ -12,7 +12,7 @@
 //! and [`Field`] are plain data. Everything panics at an error: no call is to fail.
 
 use super::linear::{Call, Clock, History, Recorder, State};
-use hedgerow::internals::tree::{Swap, Value};
+use hedgerow::internals::tree::{CompareAndSwap, Value};
 use hedgerow::{Database, Keyspace, WriteBatch};
 use hedgerow_sync::primitive::random::SplitMix64;
 use std::ops::ControlFlow;
@@ -292,8 +292,8 @@ impl Client {
             },
             |swap| {
                 let differs = match swap {
-                    Swap::Swapped => None,
-                    Swap::Differs(found) => Some(records.state(number, found.as_deref())),
+                    CompareAndSwap::Swapped => None,
+                    CompareAndSwap::Differs(found) => Some(records.state(number, found.as_deref())),
                 };
                 Call::Swap { expected, new, differs }
             },

@@ -12,7 +12,7 @@
 use hedgerow::internals::page::PagePool;
 use hedgerow::internals::storage::{DirectIo, Disk, OpenMode, RealDisk};
 use hedgerow::internals::store::{Store, StoreOptions};
-use hedgerow::internals::tree::{Swap, Tree};
+use hedgerow::internals::tree::{CompareAndSwap, Tree};
 use hedgerow::internals::types::TreeId;
 use hedgerow_bench::vmcache::{VmcacheOptions, VmcachePool};
 use hedgerow_sync::primitive::random::{self, SplitMix64};
@@ -108,8 +108,8 @@ fn count_up<P: PagePool>(tree: &Tree<P>, key: &[u8]) {
     loop {
         let number = u64::from_be_bytes(present.as_bytes().try_into().expect("eight bytes"));
         match tree.compare_and_swap(key, Some(&present), Some(&(number + 1).to_be_bytes())) {
-            Ok(Swap::Swapped) => return,
-            Ok(Swap::Differs(found)) => present = found.expect("counters stay"),
+            Ok(CompareAndSwap::Swapped) => return,
+            Ok(CompareAndSwap::Differs(found)) => present = found.expect("counters stay"),
             Err(error) => panic!("{error}"),
         }
     }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::Out;
 use crate::{progress, size, store};
 use clap::Args;
-use hedgerow::{Database, ErrorKind, Shrunk};
+use hedgerow::{Database, ErrorKind, ShrinkReport};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub fn run(common: &Common, args: &CompactArgs) -> Result<(), Failure> {
     print(common, &shrunk?, before_bytes, file_bytes(path))
 }
 
-fn shrink(db: &Database, path: &Path) -> Result<Shrunk, Failure> {
+fn shrink(db: &Database, path: &Path) -> Result<ShrinkReport, Failure> {
     let bar = progress::counter("compacting");
     let shrunk = db.shrink(|leaves| {
         bar.set_position(leaves);
@@ -56,7 +56,7 @@ fn file_bytes(path: &Path) -> u64 {
 
 fn print(
     common: &Common,
-    shrunk: &Shrunk,
+    shrunk: &ShrinkReport,
     before_bytes: u64,
     after_bytes: u64,
 ) -> Result<(), Failure> {

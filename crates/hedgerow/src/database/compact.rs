@@ -5,7 +5,7 @@
 use crate::database::database::Database;
 use crate::database::keyspace::Keyspace;
 use crate::error::{Error, ErrorKind, Result};
-use crate::tree::{CompactBudget, Compacted};
+use crate::tree::{CompactBudget, CompactReport};
 use std::ops::ControlFlow;
 
 /// Checkpoints in a row that find nothing to write and do not make the file shorter, after which it counts as short.
@@ -17,9 +17,9 @@ const MOST_CHECKPOINTS: u32 = 200;
 /// What [`Database::shrink`] has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Shrunk {
+pub struct ShrinkReport {
     /// What was merged in all keyspaces together.
-    pub compacted: Compacted,
+    pub compacted: CompactReport,
     /// Keyspaces that were compacted.
     pub keyspaces: u64,
     /// Bytes of the file before; zero in memory.
@@ -58,7 +58,7 @@ impl Keyspace {
         &self,
         budget: &CompactBudget,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Compacted> {
+    ) -> Result<CompactReport> {
         self.inner.check_open()?;
         let inner = &self.inner;
         let mut forked = Ok(());
@@ -84,8 +84,9 @@ impl Database {
     ///
     /// # Errors
     /// Those of [`Keyspace::compact`] and [`Database::checkpoint`].
-    pub fn shrink(&self, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> Result<Shrunk> {
-        let mut shrunk = Shrunk { before_bytes: self.stats()?.file_bytes, ..Shrunk::default() };
+    pub fn shrink(&self, mut progress: impl FnMut(u64) -> ControlFlow<()>) -> Result<ShrinkReport> {
+        let mut shrunk =
+            ShrinkReport { before_bytes: self.stats()?.file_bytes, ..ShrinkReport::default() };
         for name in self.keyspaces()? {
             let Some(keyspace) = self.open_keyspace(&name)? else { continue };
             let before = shrunk.compacted.leaves;

@@ -12,7 +12,7 @@ use crate::database::stats::Stats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::{Disk, RealDisk};
 use crate::store::{
-    BackupReport, HotLeaf, OpenHow, RepairReport, Replayed, SpaceReport, Store, StoreOptions,
+    BackupReport, HotLeaf, OpenHow, RecoveryReport, RepairReport, SpaceReport, Store, StoreOptions,
     VerifyReport, repair, restore,
 };
 use crate::types::Lsn;
@@ -298,11 +298,6 @@ impl Database {
         Options::new().open_read_only(path)
     }
 
-    /// The default options, to change before opening: the same as [`Options::new`].
-    pub fn options() -> Options {
-        Options::new()
-    }
-
     /// The keyspace `name`. It is created if there is none, which waits as [`Database::create_keyspace`] does. [`Database::open_keyspace`] creates
     /// nothing, and [`Database::create_keyspace`] opens nothing.
     ///
@@ -516,9 +511,9 @@ impl Database {
 
     /// What opening has replayed from the log: nothing if the database had been closed, or in a forked process. Reads memory only.
     #[must_use]
-    pub fn replayed(&self) -> Replayed {
+    pub fn replayed(&self) -> RecoveryReport {
         if self.inner.check_process().is_err() {
-            return Replayed::default();
+            return RecoveryReport::default();
         }
         self.inner.store.replayed()
     }

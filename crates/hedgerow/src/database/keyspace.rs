@@ -16,7 +16,7 @@ use crate::large::is_stored_form;
 use crate::node::anatomy::Reference;
 use crate::page::Frames;
 use crate::store::PoolTree;
-use crate::tree::{ContentionSplit, PageView, Swap, TreeStats, Value};
+use crate::tree::{CompareAndSwap, ContentionSplit, PageView, TreeStats, Value};
 use crate::wait::Wait;
 use hedgerow_sync::primitive::Arc;
 use std::borrow::Cow;
@@ -108,7 +108,7 @@ impl Keyspace {
 
     /// The same keyspace, as a handle whose changes split leaves that threads contend for by `split`, or never (`None`). Other handles
     /// keep their own setting, so to switch it off, set it on each handle that changes the keyspace. Default:
-    /// [`ContentionSplit::thirtieth`], for all handles.
+    /// [`ContentionSplit::if_thirtieth_contended`], for all handles.
     ///
     /// If threads update different keys of one leaf at the same time, they wait for each other without need. Such a leaf is split
     /// between the keys, although it is not full: each split costs a page of memory and of the file. The two leaves are not merged
@@ -421,16 +421,16 @@ impl Keyspace {
         key: &[u8],
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
-    ) -> Result<Swap> {
+    ) -> Result<CompareAndSwap> {
         let this = self.for_one_call();
         let is_plain = !expected.is_some_and(is_stored_form);
         if is_plain && is_record(&self.tree, key, new.unwrap_or_default()) {
             let swaps = |tree: &PoolTree| tree.compare_and_swap(key, expected, new);
-            let is_made = |swapped: &Swap| is_change(swapped, expected, new);
+            let is_made = |swapped: &CompareAndSwap| is_change(swapped, expected, new);
             let swapped = this.change_if(swaps, is_made);
             let differs_large = |found: &Value| self.is_stored_form(found);
             match &swapped {
-                Ok(Swap::Differs(Some(found))) if differs_large(found) => {}
+                Ok(CompareAndSwap::Differs(Some(found))) if differs_large(found) => {}
                 _ => return swapped,
             }
         }
@@ -665,7 +665,11 @@ impl Keyspace {
 }
 
 /// Whether a swap has changed anything: that of no record for no record has not.
-pub(super) fn is_change(swapped: &Swap, expected: Option<&[u8]>, new: Option<&[u8]>) -> bool {
+pub(super) fn is_change(
+    swapped: &CompareAndSwap,
+    expected: Option<&[u8]>,
+    new: Option<&[u8]>,
+) -> bool {
     swapped.is_swapped() && (expected.is_some() || new.is_some())
 }
 

@@ -10,7 +10,7 @@ use crate::database::values::{Prepared, read_all};
 use crate::error::{Error, ErrorKind, Result};
 use crate::large::{escape, is_stored_form};
 use crate::store::{ExtentReader, ExtentWriter, Found, PoolTree};
-use crate::tree::{Swap, Value};
+use crate::tree::{CompareAndSwap, Value};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::ops::RangeBounds;
@@ -189,7 +189,7 @@ impl Keyspace {
         key: &[u8],
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
-    ) -> Result<Swap> {
+    ) -> Result<CompareAndSwap> {
         if is_long(&self.tree, key) {
             return self.swap_long(key, expected, new);
         }
@@ -215,7 +215,7 @@ impl Keyspace {
                     Some(mut reader) => Some(Value::from(read_all(&mut reader)?)),
                     None => present,
                 };
-                return Ok(Swap::Differs(found));
+                return Ok(CompareAndSwap::Differs(found));
             }
             // The record as the leaf has it. The reader keeps the units, so it can be no other one's; the seed of a held value is
             // random.
@@ -243,9 +243,9 @@ impl Keyspace {
                 }
                 Ok(swapped)
             };
-            let is_made = |swapped: &Swap| is_change(swapped, expected, new);
+            let is_made = |swapped: &CompareAndSwap| is_change(swapped, expected, new);
             if this.change_if(swaps, is_made)?.is_swapped() {
-                return Ok(Swap::Swapped);
+                return Ok(CompareAndSwap::Swapped);
             }
             // Somebody came between: what is there now is to be compared.
         }

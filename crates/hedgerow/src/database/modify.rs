@@ -9,7 +9,7 @@ use crate::database::keyspace::Keyspace;
 use crate::database::long::is_long;
 use crate::database::values::is_record;
 use crate::error::{Error, ErrorKind, Result};
-use crate::tree::{Before, Swap, Updated, Value};
+use crate::tree::{Before, CompareAndSwap, Updated, Value};
 
 /// Bytes of an integer in a record.
 const INTEGER_BYTES: usize = size_of::<i64>();
@@ -103,8 +103,8 @@ impl Keyspace {
             let old = found.as_deref().map_or(Ok(0), integer)?;
             let new = old.wrapping_add(number).to_be_bytes();
             match self.compare_and_swap(key, found.as_deref(), Some(&new))? {
-                Swap::Swapped => return Ok(old),
-                Swap::Differs(other) => found = other,
+                CompareAndSwap::Swapped => return Ok(old),
+                CompareAndSwap::Differs(other) => found = other,
             }
         }
     }
@@ -126,10 +126,10 @@ impl Keyspace {
         let made = make().into();
         loop {
             match this.compare_and_swap(key, None, Some(&made))? {
-                Swap::Swapped => return Ok(made),
-                Swap::Differs(Some(found)) => return Ok(found),
+                CompareAndSwap::Swapped => return Ok(made),
+                CompareAndSwap::Differs(Some(found)) => return Ok(found),
                 // A large value that is gone again.
-                Swap::Differs(None) => {}
+                CompareAndSwap::Differs(None) => {}
             }
         }
     }
@@ -199,8 +199,8 @@ impl Keyspace {
         loop {
             let value = new.as_ref().map(AsRef::as_ref);
             match this.compare_and_swap(key, found.as_deref(), value)? {
-                Swap::Swapped => return Ok((found, new)),
-                Swap::Differs(other) => found = other,
+                CompareAndSwap::Swapped => return Ok((found, new)),
+                CompareAndSwap::Differs(other) => found = other,
             }
             new = change(found.as_deref());
         }

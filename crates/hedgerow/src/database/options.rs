@@ -207,7 +207,7 @@ impl Options {
 
     /// Gives up snapshots that are older than this, those of transactions as well: reading them is
     /// [`SnapshotTooOld`](crate::ErrorKind::SnapshotTooOld) from then on, and what was kept for them goes at the next checkpoint. So the file does
-    /// not grow longer and longer for a snapshot that a program has forgotten. [`Database::pins`](crate::Database::pins) lists what is open. Default: no bound.
+    /// not grow longer and longer for a snapshot that a program has forgotten. [`Database::held_states`](crate::Database::held_states) lists what is open. Default: no bound.
     pub fn max_snapshot_age(mut self, age: Duration) -> Options {
         self.max_snapshot_age = Some(age);
         self

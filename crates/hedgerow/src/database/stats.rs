@@ -23,7 +23,7 @@ pub struct Stats {
     pub pool: PoolStats,
     /// What adaptation has done to the layouts of leaves since then.
     pub adaptation: AdaptationStats,
-    /// What XMerge has done since then: fewer leaves for the same records.
+    /// What the merging of leaves has done since then: fewer leaves for the same records.
     pub merging: MergingStats,
     /// What came of leaves for which threads contended, since then.
     pub contention: ContentionStats,

@@ -22,9 +22,9 @@ pub struct Merging {
     pub under_pressure: AtomicU64,
 }
 
-/// What XMerge has done since the database was opened: counts, a part of [`Stats`](crate::Stats). XMerge spreads the records of up to
-/// five neighbouring leaves over one leaf fewer. [`Keyspace::compact`](crate::Keyspace::compact) does it, and so does the thread that
-/// makes room in memory, before it writes a leaf.
+/// What the merging of leaves has done since the database was opened: counts, a part of [`Stats`](crate::Stats). It spreads the records of up to
+/// five neighbouring leaves over one leaf fewer ("Contention and Space Management in B-Trees", CIDR 2021, section 4).
+/// [`Keyspace::compact`](crate::Keyspace::compact) does it, and so does the thread that makes room in memory, before it writes a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MergingStats {

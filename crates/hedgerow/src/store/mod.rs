@@ -61,7 +61,7 @@ pub use open::OpenHow;
 pub use options::{DEFAULT_PAGE_BYTES, StoreOptions};
 pub use repair::repair;
 pub use repair_report::{DamagedPage, LostKeys, RepairReport};
-pub use replay::Replayed;
+pub use replay::RecoveryReport;
 use snapshots::KeptExtents;
 pub use snapshots::{NO_LEAF, OpenSnapshot, Source, Was, dropped_is_too_old};
 pub use verify::{VerifyFinding, VerifyReport};
@@ -106,7 +106,7 @@ pub struct Store {
     shared: Arc<Shared>,
     checkpointer: Mutex<Option<thread::JoinHandle<()>>>,
     journal: Mutex<Option<LogFile>>,
-    replayed: Mutex<Replayed>,
+    replayed: Mutex<RecoveryReport>,
     /// The path at which this handle has made it.
     created_at: Option<PathBuf>,
 }
@@ -284,7 +284,7 @@ impl Store {
     }
 
     /// What opening has replayed.
-    pub fn replayed(&self) -> Replayed {
+    pub fn replayed(&self) -> RecoveryReport {
         *self.replayed.lock()
     }
 

@@ -14,7 +14,7 @@ use super::lock::lock;
 use super::log_file::LogFile;
 use super::options::StoreOptions;
 use super::reclaim::Reclaim;
-use super::replay::Replayed;
+use super::replay::RecoveryReport;
 use super::superblock::{self, POSITIONS, SUPERBLOCK_BYTES, Superblock, SuperblockBytes};
 use super::{KeptExtents, Newest, Shared, Store, create};
 use crate::buffer::BufferPool;
@@ -463,7 +463,7 @@ impl Store {
             shared,
             checkpointer: Mutex::new(None),
             journal: Mutex::new(None),
-            replayed: Mutex::new(Replayed::default()),
+            replayed: Mutex::new(RecoveryReport::default()),
             created_at: None,
         };
         Ok(store)

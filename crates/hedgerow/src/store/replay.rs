@@ -28,7 +28,7 @@ use std::ops::{Bound, Range};
 /// What opening has replayed from the log. See [`Database::replayed`](crate::Database::replayed).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Replayed {
+pub struct RecoveryReport {
     /// Number of changes that were applied again.
     pub records: u64,
     /// Bytes of log that were read.
@@ -50,7 +50,7 @@ impl Shared {
         header: &FileHeader,
         expected: ScanEnd,
         is_loaded: bool,
-    ) -> Result<Replayed> {
+    ) -> Result<RecoveryReport> {
         let checkpoint = self.checkpointing.lock().superblock;
         let from = checkpoint.scan_from();
         let mut trees = Trees::default();
@@ -81,7 +81,7 @@ impl Shared {
         let mut newest = self.checkpointing.lock();
         newest.superblock.replay_start = end;
         newest.superblock.log_end = end;
-        Ok(Replayed { records, log_bytes: end.0 - from.replay_start.0 })
+        Ok(RecoveryReport { records, log_bytes: end.0 - from.replay_start.0 })
     }
 }
 

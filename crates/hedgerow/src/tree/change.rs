@@ -56,30 +56,30 @@ pub(super) trait Change {
 /// The outcome of [`Keyspace::compare_and_swap`](crate::Keyspace::compare_and_swap).
 ///
 /// ```
-/// use hedgerow::Swap;
+/// use hedgerow::CompareAndSwap;
 ///
 /// # let db = hedgerow::Options::new().in_memory()?;
 /// # let counters = db.keyspace("counters")?;
 /// counters.put(b"wrens", b"3")?;
 /// match counters.compare_and_swap(b"wrens", Some(b"2"), Some(b"4"))? {
-///     Swap::Swapped => unreachable!(),
-///     Swap::Differs(present) => assert_eq!(present.as_deref(), Some(&b"3"[..])),
+///     CompareAndSwap::Swapped => unreachable!(),
+///     CompareAndSwap::Differs(present) => assert_eq!(present.as_deref(), Some(&b"3"[..])),
 /// }
 /// # Ok::<(), hedgerow::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
-pub enum Swap {
+pub enum CompareAndSwap {
     /// The state was the expected one, and the new state is in place.
     Swapped,
     /// The state was another one, and nothing was changed. This is the present value; `None` if there is no record.
     Differs(Option<Value>),
 }
 
-impl Swap {
+impl CompareAndSwap {
     /// Whether the swap was made.
     pub fn is_swapped(&self) -> bool {
-        matches!(self, Swap::Swapped)
+        matches!(self, CompareAndSwap::Swapped)
     }
 }
 
@@ -124,8 +124,8 @@ impl<P: PagePool> Tree<P> {
         key: &[u8],
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
-    ) -> Result<Swap> {
-        self.write(key, &mut CompareAndSwap { expected, new })
+    ) -> Result<CompareAndSwap> {
+        self.write(key, &mut SwapIf { expected, new })
     }
 }
 
@@ -288,15 +288,15 @@ impl Change for Remove {
     }
 }
 
-pub(super) struct CompareAndSwap<'v> {
+pub(super) struct SwapIf<'v> {
     pub(super) expected: Option<&'v [u8]>,
     pub(super) new: Option<&'v [u8]>,
 }
 
-impl Change for CompareAndSwap<'_> {
-    type Outcome = Swap;
+impl Change for SwapIf<'_> {
+    type Outcome = CompareAndSwap;
 
-    fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Swap> {
+    fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<CompareAndSwap> {
         let holds = match self.expected {
             Some(expected) => at.found && leaf.value_equals(at.index, expected),
             None => !at.found,
@@ -306,12 +306,12 @@ impl Change for CompareAndSwap<'_> {
             if at.found {
                 leaf.copy_value(at.index, &mut found.0);
             }
-            return Decision::Keep(Swap::Differs(at.found.then_some(found)));
+            return Decision::Keep(CompareAndSwap::Differs(at.found.then_some(found)));
         }
         match self.new {
-            Some(_) => Decision::Put(Swap::Swapped),
-            None if at.found => Decision::Remove(Swap::Swapped),
-            None => Decision::Keep(Swap::Swapped),
+            Some(_) => Decision::Put(CompareAndSwap::Swapped),
+            None if at.found => Decision::Remove(CompareAndSwap::Swapped),
+            None => Decision::Keep(CompareAndSwap::Swapped),
         }
     }
 

@@ -43,12 +43,12 @@ impl CompactBudget {
         CompactBudget::default()
     }
 
-    /// Until so many pages were rewritten, or a few more. [`Compacted::next`] then says where to go on.
+    /// Until so many pages were rewritten, or a few more. [`CompactReport::next`] then says where to go on.
     pub fn pages(most_pages: u64) -> CompactBudget {
         CompactBudget { most_pages: Some(most_pages), from: Vec::new() }
     }
 
-    /// The same, from the leaf that `key` belongs to on: [`Compacted::next`] of an earlier call, for example.
+    /// The same, from the leaf that `key` belongs to on: [`CompactReport::next`] of an earlier call, for example.
     pub fn starting_at(self, key: &[u8]) -> CompactBudget {
         CompactBudget { from: key.to_vec(), ..self }
     }
@@ -57,7 +57,7 @@ impl CompactBudget {
 /// What a compaction has done. [`Keyspace::compact`](crate::Keyspace::compact) returns it.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Compacted {
+pub struct CompactReport {
     /// Leaves that were there, or that the walk came to.
     pub leaves: u64,
     /// Groups of leaves that were merged into one leaf fewer.
@@ -72,9 +72,9 @@ pub struct Compacted {
     pub next: Option<Vec<u8>>,
 }
 
-impl Compacted {
+impl CompactReport {
     /// Adds the figures of another keyspace.
-    pub(crate) fn add(&mut self, other: &Compacted) {
+    pub(crate) fn add(&mut self, other: &CompactReport) {
         self.leaves += other.leaves;
         self.groups += other.groups;
         self.pages_freed += other.pages_freed;
@@ -92,9 +92,9 @@ impl fmt::Debug for CompactBudget {
     }
 }
 
-impl fmt::Debug for Compacted {
+impl fmt::Debug for CompactReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Compacted")
+        f.debug_struct("CompactReport")
             .field("leaves", &self.leaves)
             .field("groups", &self.groups)
             .field("pages_freed", &self.pages_freed)
@@ -154,13 +154,13 @@ impl<P: PagePool> Tree<P> {
         &self,
         budget: &CompactBudget,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-    ) -> Result<Compacted> {
+    ) -> Result<CompactReport> {
         // Whoever may change nothing is told so, even if there is nothing to gain.
         drop(self.pool.enter()?);
         let longest = self.max_key_bytes() + 1;
         let from = budget.from.get(..longest).unwrap_or(&budget.from);
         let mut position = Position::At(from.to_vec());
-        let mut done = Compacted::default();
+        let mut done = CompactReport::default();
         let mut ahead = ReadAhead::default();
         loop {
             if budget.most_pages.is_some_and(|most| done.pages_written >= most) {
@@ -203,7 +203,7 @@ impl<P: PagePool> Tree<P> {
         &self,
         position: &Position,
         ahead: &mut ReadAhead,
-        done: &mut Compacted,
+        done: &mut CompactReport,
     ) -> Result<Looked> {
         let waiting = Waiting::Forever;
         let mut retry = Retry::new(&*self.pool, self.root, Access::Scan, &waiting);

@@ -51,7 +51,7 @@ const LONGEST_PERIOD: u32 = 1 << 24;
 ///
 /// Some of the writes to a leaf are sampled: how many of these met another thread at the leaf is counted. A period of a leaf
 /// ends at one write in so many, at random. The leaf counts as contended if the share of contended writes in the sample is
-/// large enough. The default is [`ContentionSplit::thirtieth`].
+/// large enough. The default is [`ContentionSplit::if_thirtieth_contended`].
 ///
 /// See [`Keyspace::with_contention_split`](crate::Keyspace::with_contention_split).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -69,10 +69,10 @@ impl ContentionSplit {
     pub(crate) const OFF: ContentionSplit =
         ContentionSplit { sample_below: 0, period_below: 0, share: 1.0, least_samples: 1 };
 
-    /// The parameters of "Contention and Space Management in B-Trees" (CIDR 2021): one write in 4 is sampled, a period ends at
-    /// one write in 512, and a leaf is contended if all sampled writes were. At least 16 must have been sampled.
+    /// A leaf is contended if all sampled writes were: the rarer choice, of "Contention and Space Management in B-Trees" (CIDR 2021). One write
+    /// in 4 is sampled, and a period ends at one write in 512. At least 16 must have been sampled.
     #[must_use]
-    pub const fn cidr() -> ContentionSplit {
+    pub const fn if_all_contended() -> ContentionSplit {
         ContentionSplit {
             sample_below: u32::MAX / 4,
             period_below: u32::MAX / 512,
@@ -81,10 +81,11 @@ impl ContentionSplit {
         }
     }
 
-    /// The same, but a leaf is contended if a thirtieth of the sampled writes were ("B-Trees Are Back", section 7.3).
+    /// A leaf is contended if a thirtieth of the sampled writes were, and else as [`ContentionSplit::if_all_contended`]: the default, of "B-Trees
+    /// Are Back" (SIGMOD 2025), section 7.3.
     #[must_use]
-    pub const fn thirtieth() -> ContentionSplit {
-        ContentionSplit { share: 1.0 / 30.0, ..ContentionSplit::cidr() }
+    pub const fn if_thirtieth_contended() -> ContentionSplit {
+        ContentionSplit { share: 1.0 / 30.0, ..ContentionSplit::if_all_contended() }
     }
 
     /// Other parameters. One write in `sample_one_in` is sampled (1 to 2^24), a period ends at one in `period_one_in` (from
@@ -93,7 +94,7 @@ impl ContentionSplit {
     ///
     /// ```
     /// use hedgerow::ContentionSplit;
-    /// assert_eq!(ContentionSplit::new(4, 512, 1.0, 16)?, ContentionSplit::cidr());
+    /// assert_eq!(ContentionSplit::new(4, 512, 1.0, 16)?, ContentionSplit::if_all_contended());
     /// assert!(ContentionSplit::new(4, 512, 1.5, 16).is_err());
     /// # Ok::<(), hedgerow::Error>(())
     /// ```
@@ -141,7 +142,7 @@ impl ContentionSplit {
 
 impl Default for ContentionSplit {
     fn default() -> ContentionSplit {
-        ContentionSplit::thirtieth()
+        ContentionSplit::if_thirtieth_contended()
     }
 }
 

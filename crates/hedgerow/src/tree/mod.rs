@@ -90,10 +90,10 @@ mod write;
 mod write_set;
 
 pub use bulk::BulkLoad;
-pub use change::{Part, Swap};
+pub use change::{CompareAndSwap, Part};
 pub use commit::Stroke;
 pub use commit_leaves::Fences;
-pub use compact::{CompactBudget, Compacted};
+pub use compact::{CompactBudget, CompactReport};
 pub use contention::ContentionSplit;
 pub use cursor::{Cursor, Passed};
 pub use descend::Target;

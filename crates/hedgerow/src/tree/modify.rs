@@ -5,7 +5,7 @@
 //! the leaf is still the one that was looked at; if not, everything is done again. Values in a stored form are not changed here: what
 //! they stand for has to be read first. Linearizable; any number of threads.
 
-use super::change::{Change, CompareAndSwap, Decision, Swap};
+use super::change::{Change, CompareAndSwap, Decision, SwapIf};
 use super::retry::Stop;
 use super::write::Written;
 use super::{Tree, Value};
@@ -77,10 +77,10 @@ impl<P: PagePool> Tree<P> {
         if is_stored_form(bytes) || self.check_record(key, bytes).is_err() {
             return Ok(Updated::NotHere(old, made));
         }
-        let mut swap = CompareAndSwap { expected: old.as_deref(), new };
+        let mut swap = SwapIf { expected: old.as_deref(), new };
         let decision = match new {
-            Some(_) => Decision::Put(Swap::Swapped),
-            None if at.found => Decision::Remove(Swap::Swapped),
+            Some(_) => Decision::Put(CompareAndSwap::Swapped),
+            None if at.found => Decision::Remove(CompareAndSwap::Swapped),
             // It was so when it was looked at.
             None => return Ok(Updated::Made(old, made)),
         };
@@ -91,8 +91,8 @@ impl<P: PagePool> Tree<P> {
             other => self.write_on(key, &mut swap, other, &waiting)?,
         };
         match swapped {
-            Swap::Swapped => Ok(Updated::Made(old, made)),
-            Swap::Differs(found) => Ok(Updated::differs(found)),
+            CompareAndSwap::Swapped => Ok(Updated::Made(old, made)),
+            CompareAndSwap::Differs(found) => Ok(Updated::differs(found)),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::common::session::{Mix, Session, Tally, examiner};
 use crate::common::{Dice, Model, assert_sound, crowded, effort, key, open, seed, tiny};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{
-    Database, ErrorKind, Isolation, Keyspace, Options, Snapshot, Swap, Wait, WriteBatch,
+    CompareAndSwap, Database, ErrorKind, Isolation, Keyspace, Options, Snapshot, Wait, WriteBatch,
 };
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::count;
@@ -116,7 +116,7 @@ impl World {
             // What changes nothing is a look, too.
             4 => self.between(dice, || {
                 let swap = self.wrens.compare_and_swap(&key(at), Some(b"never"), None).unwrap();
-                let Swap::Differs(Some(found)) = swap else { panic!("{swap:?}") };
+                let CompareAndSwap::Differs(Some(found)) = swap else { panic!("{swap:?}") };
                 vec![round_of(&found)]
             }),
             5 => self.between(dice, || {

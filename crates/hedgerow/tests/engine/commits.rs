@@ -6,7 +6,7 @@ use crate::common::{
     Dice, Model, assert_sound, contents, effort, is_thorough, key, open, seed, tiny,
 };
 use hedgerow::internals::store::OpenHow;
-use hedgerow::{Database, ErrorKind, Isolation, Keyspace, Options, Swap, WriteBatch};
+use hedgerow::{CompareAndSwap, Database, ErrorKind, Isolation, Keyspace, Options, WriteBatch};
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::count;
 
@@ -116,7 +116,7 @@ fn transfers(db: &Database) {
                     let old = keyspace.get(&key(n)).unwrap();
                     let new = round.to_be_bytes();
                     let swap = keyspace.compare_and_swap(&key(n), old.as_deref(), Some(&new));
-                    assert_eq!(swap.unwrap(), Swap::Swapped);
+                    assert_eq!(swap.unwrap(), CompareAndSwap::Swapped);
                 }
             }
         });

@@ -11,11 +11,11 @@ use hedgerow_testing::sim::{CallKind, Fault};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-fn compact(keyspace: &Keyspace) -> Result<hedgerow::Compacted> {
+fn compact(keyspace: &Keyspace) -> Result<hedgerow::CompactReport> {
     keyspace.compact(&CompactBudget::unlimited(), |_| ControlFlow::Continue(()))
 }
 
-fn shrink(db: &Database) -> Result<hedgerow::Shrunk> {
+fn shrink(db: &Database) -> Result<hedgerow::ShrinkReport> {
     db.shrink(|_| ControlFlow::Continue(()))
 }
 

@@ -186,7 +186,7 @@ fn many_snapshots_each_taken_over_by_a_checkpoint_of_its_own_see_their_moments()
         }
         assert_sound(&world.db, "versions are in the file");
         // The file is longer by them, and says for whom.
-        let pins = world.db.pins();
+        let pins = world.db.held_states();
         assert_eq!(pins.len(), world.held.len());
         let stats = world.stats();
         assert!(stats.frozen_bytes > 0 && pins[0].bytes_held > 0, "{stats:?} {pins:?}");

@@ -13,7 +13,9 @@
 
 use crate::common::{Dice, assert_sound, crowded_for, effort, is_thorough, open, seed};
 use hedgerow::internals::store::OpenHow;
-use hedgerow::{Database, Durability, Keyspace, LeafLayout, LeafPolicy, Options, Swap, WriteBatch};
+use hedgerow::{
+    CompareAndSwap, Database, Durability, Keyspace, LeafLayout, LeafPolicy, Options, WriteBatch,
+};
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::count;
 use hedgerow_testing::islands::{Client, ISLAND_KEYS, Place};
@@ -270,7 +272,8 @@ impl Writer<'_> {
         let old = self.keyspace.get(&key).unwrap();
         let new = records.value(number, token.bits());
         let keyspace = self.keyspace.clone().with_durability(durability);
-        if let Swap::Swapped = keyspace.compare_and_swap(&key, old.as_deref(), Some(&new)).unwrap()
+        if let CompareAndSwap::Swapped =
+            keyspace.compare_and_swap(&key, old.as_deref(), Some(&new)).unwrap()
         {
             let old = old.map(|value| Token::from_bits(records.token(number, &value)));
             open.step(Step::Put { key: number, token, over: Over::Seen(old) });

@@ -5,7 +5,8 @@
 use crate::common::{Dice, assert_sound, bytes, get, key, open, seed};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{
-    Database, ErrorKind, Isolation, Keyspace, Options, Swap, TransactionKeyspace, WriteBatch,
+    CompareAndSwap, Database, ErrorKind, Isolation, Keyspace, Options, TransactionKeyspace,
+    WriteBatch,
 };
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::sim::CallKind;
@@ -154,7 +155,7 @@ fn conditional_changes_see_large_values_for_what_they_are() {
     };
     for wrong in [Some(&b[..]), Some(&almost[..]), Some(b"short"), None] {
         match swap(wrong, Some(&b)) {
-            Swap::Differs(Some(found)) => assert!(found.as_bytes() == a),
+            CompareAndSwap::Differs(Some(found)) => assert!(found.as_bytes() == a),
             other => panic!("{other:?}"),
         }
     }
@@ -585,7 +586,7 @@ fn a_swap_of_large_values_needs_no_more_memory_than_reading_or_writing_one() {
     let mut reader = keyspace.value_reader(b"open").unwrap().unwrap();
     assert_eq!(reader.read_at(0, &mut [0; 100]).unwrap(), 100);
     let swapped = keyspace.compare_and_swap(b"swap", Some(&old), Some(&new)).unwrap();
-    assert_eq!(swapped, Swap::Swapped);
+    assert_eq!(swapped, CompareAndSwap::Swapped);
     assert!(get(&keyspace, b"swap").unwrap() == new);
 }
 
@@ -669,7 +670,7 @@ fn a_large_value_that_may_not_be_put_is_not_written() {
         assert!(!keyspace.update(none, &other).unwrap());
         for expected in [None, Some(&other[..])] {
             let swapped = keyspace.compare_and_swap(there, expected, Some(&other)).unwrap();
-            assert_eq!(swapped, Swap::Differs(Some(value.as_slice().into())));
+            assert_eq!(swapped, CompareAndSwap::Differs(Some(value.as_slice().into())));
         }
     }
     assert_eq!(get(&keyspace, there).as_deref(), Some(&value[..]));

@@ -4,7 +4,7 @@
 use crate::common::{Dice, assert_sound, effort, open, path, seed};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{
-    Database, Error, ErrorKind, Isolation, Keyspace, Options, PinKind, Snapshot, WriteBatch,
+    Database, Error, ErrorKind, HeldBy, Isolation, Keyspace, Options, Snapshot, WriteBatch,
 };
 use hedgerow_testing::SimDisk;
 use hedgerow_testing::count;
@@ -520,18 +520,18 @@ fn pins_say_what_is_open_since_when_and_what_the_file_keeps_for_it() {
     let db = open(&options(true), &SimDisk::new(1), OpenHow::New).unwrap();
     let wrens = db.keyspace("wrens").unwrap();
     fill(&wrens, KEYS);
-    assert!(db.pins().is_empty());
+    assert!(db.held_states().is_empty());
     let before = Instant::now();
     let first = db.snapshot().unwrap();
     wrens.put(&key(0), &value(0, 1)).unwrap();
     let transaction = db.transaction(Isolation::Serializable);
     transaction.keyspace(&wrens).unwrap().get(&key(1)).unwrap();
-    let pins = db.pins();
+    let pins = db.held_states();
     assert_eq!(pins.len(), 2, "{pins:?}");
     assert_eq!(pins[0].lsn, first.lsn());
     assert!(pins[1].lsn > first.lsn());
     for pin in &pins {
-        assert_eq!((pin.what, pin.checkpoint, pin.bytes_held), (PinKind::Snapshot, None, 0));
+        assert_eq!((pin.by, pin.checkpoint, pin.bytes_held), (HeldBy::Snapshot, None, 0));
         assert!(pin.since.is_some_and(|since| since + Duration::from_millis(1) >= before));
     }
     drop(transaction);
@@ -542,15 +542,15 @@ fn pins_say_what_is_open_since_when_and_what_the_file_keeps_for_it() {
         }
         db.checkpoint().unwrap();
     }
-    let pins = db.pins();
+    let pins = db.held_states();
     assert_eq!((pins.len(), pins[0].lsn), (1, first.lsn()));
     assert!(pins[0].checkpoint.is_some_and(|cut| cut >= first.lsn()));
     // All leaves were written anew.
     assert!(pins[0].bytes_held > KEYS * 100, "{pins:?}");
     drop(first);
-    assert!(db.pins().is_empty());
+    assert!(db.held_states().is_empty());
     db.clone().close().unwrap();
-    assert!(db.pins().is_empty());
+    assert!(db.held_states().is_empty());
 }
 
 #[test]
@@ -579,7 +579,7 @@ fn a_snapshot_that_is_older_than_any_may_be_is_given_up_and_the_file_keeps_nothi
     ];
     assert!(errors.iter().all(|error| error.as_ref().is_some_and(is_too_old)), "{errors:?}");
     // Nobody looks at the other one.
-    let pinned = || db.pins().into_iter().filter(|pin| pin.lsn == forgotten.lsn()).count();
+    let pinned = || db.held_states().into_iter().filter(|pin| pin.lsn == forgotten.lsn()).count();
     assert_eq!(pinned(), 0);
     assert_eq!(db.stats().unwrap().snapshots.given_up, 2);
     assert!(is_too_old(&forgotten.keyspaces().unwrap_err()));

@@ -4,7 +4,7 @@
 
 use crate::common::lengths::{Lengths, content};
 use crate::common::{Dice, Records, assert_sound, get, key, seed};
-use hedgerow::{Database, Keyspace, Options, Swap, WriteBatch};
+use hedgerow::{CompareAndSwap, Database, Keyspace, Options, WriteBatch};
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -89,10 +89,10 @@ fn change(
         1 => {
             let swapped =
                 keyspace.compare_and_swap(key, was_there.as_deref(), Some(&value)).unwrap();
-            assert_eq!(swapped, Swap::Swapped);
+            assert_eq!(swapped, CompareAndSwap::Swapped);
             if let Some(was_there) = was_there.filter(|old| *old != value) {
                 let differs = keyspace.compare_and_swap(key, Some(&was_there), None).unwrap();
-                let Swap::Differs(Some(found)) = differs else { panic!("{differs:?}") };
+                let CompareAndSwap::Differs(Some(found)) = differs else { panic!("{differs:?}") };
                 assert!(found.as_bytes() == value);
             }
         }

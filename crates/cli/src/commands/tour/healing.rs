@@ -80,7 +80,8 @@ pub fn heal(db: &Database, path: &Path, threads: usize) -> Result<Healed, Failur
     let splits = || db.stats().map(|stats| stats.contention.splits);
     let (before, leaves_before) = (splits().map_err(failed())?, leaves().map_err(failed())?);
     let (quiet_updates, quiet_rate) = update(&quiet, threads, MOMENT).map_err(failed())?;
-    let healing = keyspace.clone().with_contention_split(Some(ContentionSplit::thirtieth()));
+    let healing =
+        keyspace.clone().with_contention_split(Some(ContentionSplit::if_thirtieth_contended()));
     let (mut updates, since) = (quiet_updates, Instant::now());
     // Until it is split, and then a moment more.
     let rate = loop {

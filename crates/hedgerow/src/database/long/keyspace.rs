@@ -9,7 +9,7 @@ use crate::database::keyspace::{Keyspace, is_change};
 use crate::database::values::Prepared;
 use crate::error::Result;
 use crate::store::PoolTree;
-use crate::tree::{Swap, Value};
+use crate::tree::{CompareAndSwap, Value};
 use std::borrow::Cow;
 use std::ops::Bound;
 
@@ -84,7 +84,7 @@ impl Keyspace {
         key: &[u8],
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
-    ) -> Result<Swap> {
+    ) -> Result<CompareAndSwap> {
         self.inner.check_open()?;
         check_key(key)?;
         let this = self.for_one_call();
@@ -97,8 +97,10 @@ impl Keyspace {
             loop {
                 let (label, raw) = match self.inner.locate(&tree, cut)? {
                     Place::At { label, raw } => (label, Some(raw)),
-                    Place::Gap { .. } if expected.is_some() => return Ok(Swap::Differs(None)),
-                    Place::Gap { .. } if new.is_none() => return Ok(Swap::Swapped),
+                    Place::Gap { .. } if expected.is_some() => {
+                        return Ok(CompareAndSwap::Differs(None));
+                    }
+                    Place::Gap { .. } if new.is_none() => return Ok(CompareAndSwap::Swapped),
                     Place::Gap { .. } => (self.inner.label_to_put(&tree, cut, &waiting)?, None),
                 };
                 let tree_key = cut.tree_key(label);
@@ -111,7 +113,7 @@ impl Keyspace {
                         continue;
                     }
                     if expected != Some(value) {
-                        return Ok(Swap::Differs(Some(Value::from(value))));
+                        return Ok(CompareAndSwap::Differs(Some(Value::from(value))));
                     }
                 }
                 if prepared.is_none()
@@ -125,7 +127,7 @@ impl Keyspace {
                     if let Some(prepared) = prepared.take() {
                         prepared.keep();
                     }
-                    return Ok(Swap::Swapped);
+                    return Ok(CompareAndSwap::Swapped);
                 }
             }
         };

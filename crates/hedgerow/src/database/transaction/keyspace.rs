@@ -19,7 +19,7 @@ use crate::database::view::View;
 use crate::error::Result;
 use crate::key::{KeyRange, owned_bounds};
 use crate::store::{Found, OpenSnapshot, PoolTree};
-use crate::tree::{Swap, Value};
+use crate::tree::{CompareAndSwap, Value};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
 use std::fmt;
@@ -152,15 +152,15 @@ impl TransactionKeyspace {
         key: &[u8],
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
-    ) -> Result<Swap> {
+    ) -> Result<CompareAndSwap> {
         let present = self.get_for_update(key)?;
         if present.as_deref() != expected {
-            return Ok(Swap::Differs(present));
+            return Ok(CompareAndSwap::Differs(present));
         }
         if new.is_some() || present.is_some() {
             self.change(key, new)?;
         }
-        Ok(Swap::Swapped)
+        Ok(CompareAndSwap::Swapped)
     }
 
     /// Changes the record of `key` to what `change` makes of it, and returns the value before. `None` stands for *no record*.

@@ -18,7 +18,7 @@ fn new_tree(page_bytes: usize, policy: LeafPolicy) -> Tree<MemoryPool> {
     Tree::create_with(pool, TreeId(7), policy).unwrap()
 }
 
-pub(super) fn compact(tree: &Tree<MemoryPool>) -> super::super::Compacted {
+pub(super) fn compact(tree: &Tree<MemoryPool>) -> super::super::CompactReport {
     tree.compact(&CompactBudget::unlimited(), &mut |_| ControlFlow::Continue(())).unwrap()
 }
 

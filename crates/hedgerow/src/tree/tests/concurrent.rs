@@ -1,7 +1,7 @@
 //! Threads on one tree of tiny pages, so that splits, merges, collapses and redistributions happen under every
 //! operation. Every value names its key, so that a reader can tell a wrong answer by itself.
 
-use super::super::{ContentionSplit, Swap, Tree};
+use super::super::{CompareAndSwap, ContentionSplit, Tree};
 use super::{absent, assert_clean, tiny};
 use crate::page::{FrameHead, Frames};
 use crate::testing::MemoryPool;
@@ -290,8 +290,8 @@ fn increments_of_one_hot_record_are_not_lost() {
                         let number = u64::from_be_bytes(present.as_bytes().try_into().unwrap());
                         let next = (number + 1).to_be_bytes();
                         match tree.compare_and_swap(b"counter", Some(&present), Some(&next)) {
-                            Ok(Swap::Swapped) => break,
-                            Ok(Swap::Differs(found)) => present = found.unwrap(),
+                            Ok(CompareAndSwap::Swapped) => break,
+                            Ok(CompareAndSwap::Differs(found)) => present = found.unwrap(),
                             Err(error) => panic!("{error}"),
                         }
                     }

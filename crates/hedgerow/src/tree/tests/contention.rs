@@ -215,7 +215,11 @@ fn nothing_is_counted_where_contention_split_is_off() {
 /// Without another thread no write is contended, whatever the writes are.
 #[test]
 fn one_thread_alone_never_splits_a_leaf() {
-    for split in [ContentionSplit::cidr(), ContentionSplit::thirtieth(), quiet_at_every_write()] {
+    for split in [
+        ContentionSplit::if_all_contended(),
+        ContentionSplit::if_thirtieth_contended(),
+        quiet_at_every_write(),
+    ] {
         let (tree, mut model) = loaded(LeafLayout::Comparison, 20);
         let tree = tree.with_contention_split(Some(split));
         for turn in 0..20_000 {

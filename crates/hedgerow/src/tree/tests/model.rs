@@ -1,6 +1,6 @@
 //! One thread against a `BTreeMap`, on the rung of the build, with and without pretended faults.
 
-use super::super::{Swap, Tree};
+use super::super::{CompareAndSwap, Tree};
 use super::{TINY_PAGE, absent, assert_clean, random_key, tiny};
 use crate::error::ErrorKind;
 use crate::testing::MemoryPool;
@@ -89,13 +89,13 @@ fn swap(
     let new = (random.below(3) != 0).then_some(value);
     let swap = tree.compare_and_swap(key, expected.as_deref(), new.as_deref()).unwrap();
     if expected == present {
-        assert_eq!(swap, Swap::Swapped);
+        assert_eq!(swap, CompareAndSwap::Swapped);
         match new {
             Some(value) => model.insert(key.to_vec(), value),
             None => model.remove(key),
         };
     } else {
-        let Swap::Differs(found) = swap else { panic!("a swap against expectation") };
+        let CompareAndSwap::Differs(found) = swap else { panic!("a swap against expectation") };
         assert_eq!(found.as_deref(), present.as_deref());
     }
 }

@@ -1,6 +1,6 @@
 //! A leaf's newest LSN: every change of a record stamps its leaf, and nothing that moves records loses a stamp.
 
-use super::super::{Part, Swap, Tree};
+use super::super::{CompareAndSwap, Part, Tree};
 use super::{LAYOUTS, TINY_PAGE, assert_clean, policies, random_key};
 use crate::node::{LeafLayout, LeafPolicy};
 use crate::page::header;
@@ -48,7 +48,7 @@ fn every_kind_of_change_stamps_its_leaf_in_every_layout() {
             ("update", &|| assert!(tree.update(&key, b"more").unwrap())),
             ("swap", &|| {
                 let swapped = tree.compare_and_swap(&key, Some(b"more"), Some(b"most")).unwrap();
-                assert_eq!(swapped, Swap::Swapped);
+                assert_eq!(swapped, CompareAndSwap::Swapped);
             }),
             ("part of a batch", &|| tree.make_part(&key, &part(Some(b"part"))).unwrap()),
             ("removal by a batch", &|| tree.make_part(&key, &part(None)).unwrap()),
@@ -68,7 +68,7 @@ fn every_kind_of_change_stamps_its_leaf_in_every_layout() {
         let before = tree.pool().appended();
         assert!(!tree.remove(&key).unwrap() && !tree.update(&key, b"none").unwrap());
         let swap = tree.compare_and_swap(&key, Some(b"none"), None).unwrap();
-        assert_eq!(swap, Swap::Differs(None));
+        assert_eq!(swap, CompareAndSwap::Differs(None));
         assert_eq!((tree.pool().appended(), stamp(&tree, &key)), (before, before), "{wanted}");
         assert_eq!(stamp(&tree, &other), elsewhere, "{wanted}");
     }

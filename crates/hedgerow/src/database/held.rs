@@ -1,4 +1,4 @@
-//! What keeps old states of a database, and for how long: [`Database::pins`].
+//! What keeps old states of a database, and for how long: [`Database::held_states`].
 //!
 //! Rank 7. Plain data.
 
@@ -6,12 +6,12 @@ use crate::database::database::Database;
 use crate::types::Lsn;
 use hedgerow_sync::primitive::time::{Instant, instant};
 
-/// Something that keeps an old state of the database. See [`Database::pins`].
+/// An old state of the database that is kept, and for whom. See [`Database::held_states`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pin {
-    /// What it is.
-    pub what: PinKind,
+pub struct HeldState {
+    /// Who holds it.
+    pub by: HeldBy,
     /// Since when; `None` for a commit.
     pub since: Option<Instant>,
     /// The moment that it sees: the position in the log behind the last change.
@@ -19,15 +19,15 @@ pub struct Pin {
     /// The position in the log of the checkpoint that is kept for it; `None` while it needs none.
     pub checkpoint: Option<Lsn>,
     /// Bytes of the file that are not used again because of that checkpoint, without those of large values, and those of old versions that were
-    /// written to the file. What several pins need counts for each of them, and what the next checkpoint finds comes to it. Zero without a checkpoint: then old versions in memory are kept
+    /// written to the file. What several need counts for each of them, and what the next checkpoint finds comes to it. Zero without a checkpoint: then old versions in memory are kept
     /// ([`SnapshotStats::versions_bytes`](crate::SnapshotStats::versions_bytes)).
     pub bytes_held: u64,
 }
 
-/// What a [`Pin`] is.
+/// Who holds a [`HeldState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum PinKind {
+pub enum HeldBy {
     /// A [`Snapshot`](crate::Snapshot), or that of a transaction.
     Snapshot,
     /// A batch or a transaction that is too large to be made at one stroke (see [`WriteBatch`](crate::WriteBatch)), while it is being made.
@@ -43,30 +43,30 @@ impl Database {
     /// ```
     /// let db = hedgerow::Options::new().in_memory()?;
     /// let snapshot = db.snapshot()?;
-    /// let pins = db.pins();
-    /// assert_eq!((pins.len(), pins[0].lsn), (1, snapshot.lsn()));
+    /// let held = db.held_states();
+    /// assert_eq!((held.len(), held[0].lsn), (1, snapshot.lsn()));
     /// # Ok::<(), hedgerow::Error>(())
     /// ```
     #[must_use]
-    pub fn pins(&self) -> Vec<Pin> {
+    pub fn held_states(&self) -> Vec<HeldState> {
         if self.inner.check_open().is_err() {
             return Vec::new();
         }
         let now = instant();
-        let mut pins: Vec<Pin> = self
+        let mut held: Vec<HeldState> = self
             .inner
             .store
             .kept()
             .into_iter()
-            .map(|kept| Pin {
-                what: if kept.age.is_some() { PinKind::Snapshot } else { PinKind::Commit },
+            .map(|kept| HeldState {
+                by: if kept.age.is_some() { HeldBy::Snapshot } else { HeldBy::Commit },
                 since: kept.age.and_then(|age| now.checked_sub(age)),
                 lsn: kept.at,
                 checkpoint: kept.pin.as_ref().map(|pin| pin.cut()),
                 bytes_held: kept.pin.as_ref().map_or(0, |pin| pin.held_bytes()) + kept.frozen_bytes,
             })
             .collect();
-        pins.sort_by_key(|pin| pin.lsn);
-        pins
+        held.sort_by_key(|state| state.lsn);
+        held
     }
 }
