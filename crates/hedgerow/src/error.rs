@@ -226,6 +226,17 @@ impl ErrorKind {
         self.code_and_name().1
     }
 
+    /// Nothing has changed, and the same call may succeed later: `Locked`, `DiskFull`, `Timeout`, `WouldBlock`; and `Conflict` and
+    /// `SnapshotTooOld`, after which the whole transaction is run again, or another snapshot is begun. As those kinds say, a first part of
+    /// `remove_range`, and of a large batch without a log, may have been made.
+    ///
+    /// Not `MemoryLimit`, which may last, and not `NotYetDurable`, whose change is made.
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        use ErrorKind::{Conflict, DiskFull, Locked, SnapshotTooOld, Timeout, WouldBlock};
+        matches!(self, Locked { .. } | DiskFull | Timeout | WouldBlock | Conflict | SnapshotTooOld)
+    }
+
     const fn code_and_name(self) -> (u32, &'static str) {
         match self {
             ErrorKind::Io => (1, "io"),
@@ -607,6 +618,8 @@ mod tests {
         for (at, (kind, name)) in table.iter().enumerate() {
             assert_eq!((kind.code(), kind.name()), (at as u32 + 1, *name));
             assert_eq!(kind.to_string(), *name);
+            let is_retried = [5, 30, 34, 38, 40, 41].contains(&kind.code());
+            assert_eq!(kind.is_retryable(), is_retried, "{name}");
         }
         let documented: Vec<String> = include_str!("error.rs")
             .lines()
