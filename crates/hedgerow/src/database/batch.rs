@@ -20,11 +20,11 @@ use std::ops::Range;
 /// in a leaf that a scan comes to, sees all of them from then on, and other changes come wholly before or wholly after them. If a batch
 /// changes a key several times, the last change counts.
 ///
-/// A small batch is made at one stroke. It may take a quarter of the log's blocks in memory (8 KiB of records
-/// with the smallest memory limit, 512 KiB with 64 MiB, 4 MiB from 1 GiB on) and an eighth of the pool's frames as its leaves.
-/// While snapshots are open, or transactions that have read, the values that it replaces or removes have to fit half of the memory for old versions, too. A larger one takes
-/// two checkpoints, and is made while the changes of other threads wait; reads go on, and see what was there before until all is done. It may take an eighth of
-/// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes), and 128 MiB at most.
+/// **Size.** A batch may have 128 MiB of changes with the default log limit of 1 GiB, and an eighth of a smaller one
+/// ([`Options::log_limit_bytes`](crate::Options::log_limit_bytes)). Up to 4 MiB with a memory limit of 1 GiB or more, 512 KiB with 64 MiB, and 8 KiB with
+/// the smallest, it holds nobody up. While a larger one is made, the changes of all other threads wait for it, and for two checkpoints; reads go
+/// on, and see what was there before until all is done. So they wait for one whose leaves would take an eighth of the pages in memory, or, while snapshots are
+/// open, that replaces much. `docs/transactions.md` in the repository has the exact bounds: what is below them is made *at one stroke*.
 ///
 /// Without a log, and in memory, a batch that is too large for one stroke is made change by change: until [`Database::write`](crate::Database::write) returns,
 /// other threads may see some of its changes and not yet the rest, and a crash or an error may leave a part of them.

@@ -25,14 +25,14 @@ use std::fmt;
 /// Reads of a snapshot lock nothing. An owned handle, `Send + Sync`; cloning it is cheap, and the snapshot ends with its last
 /// handle, or the last [`SnapshotKeyspace`], cursor or iterator of it.
 ///
-/// **What it costs.** While snapshots are open, a change of a record keeps what the record was, if a snapshot sees that: in memory inside of the
-/// memory limit, an eighth of it at most. A second change of the same record costs nothing more, unless another snapshot has begun
-/// in between. In a database with a file the next checkpoint takes the snapshot over: from then on it costs writers nothing more, and
-/// the file keeps what the snapshot sees, so that it gets longer by what is changed. Checkpoints are taken earlier for that, and a writer may
-/// have to wait for one, for seconds at most. If there is no room left all the same, the oldest snapshot is given up: reading it is
-/// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) from then on, and writers go on. A database in memory has no checkpoints, and gives
-/// snapshots up as soon as there is no room. Large values that a snapshot sees keep their space. A keyspace that is dropped is still
-/// seen, but not in a database in memory, nor if the checkpoint that the drop takes for it fails.
+/// **What it costs.** Records that change while a snapshot is open are kept as they were, in an eighth of the memory limit at most. In a database with a file
+/// the next checkpoint moves that to the file, which gets longer by what is changed for as long as the snapshot is open. When the memory for it is nearly
+/// full, a writer may wait for a checkpoint, two seconds at most. If there is no room all the same, the oldest snapshot is given up: reading it is
+/// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld) from then on, and writers go on. A database in memory has no checkpoints, and gives snapshots up as soon as
+/// there is no room. `docs/transactions.md` in the repository has the details.
+///
+/// Large values that a snapshot sees keep their space. A keyspace that is dropped is still seen, but not in a database in memory, nor if the checkpoint
+/// that the drop takes for it fails.
 #[derive(Clone)]
 pub struct Snapshot {
     inner: Arc<Inner>,

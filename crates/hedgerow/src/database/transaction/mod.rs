@@ -70,11 +70,10 @@ const READS_SHARE: u64 = 64;
 /// Dropping a transaction aborts it. `Send + Sync`: several threads may use one transaction, each call is atomic. It keeps its
 /// database open.
 ///
-/// **Limits.** The changes are kept in memory, beside the memory limit, and take, with 32 bytes for each, a little less than an eighth of
-/// [`Options::log_limit_bytes`](crate::Options::log_limit_bytes), and than 128 MiB, at most; without a log, and in memory, a sixteenth of the memory limit.
-/// Otherwise it is [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). What is too large to be made at one stroke, as a large [`WriteBatch`](crate::WriteBatch)
-/// is, or has read more leaves than an eighth of the pool's frames, or has read and replaces more than half of the memory for old versions has room for, takes two checkpoints, and is made while the changes of other threads wait. Without a log, or in memory,
-/// its commit fails as too large.
+/// **Limits.** The changes are kept in memory, beside the memory limit, until the commit. They may have nearly 128 MiB, with 32 bytes for each, with the
+/// default log limit of 1 GiB; an eighth of a smaller one; and without a log, and in memory, a sixteenth of the memory limit. What is more is
+/// [`TransactionTooLarge`](ErrorKind::TransactionTooLarge). While a commit is made that is too large for one stroke (see [`WriteBatch`](crate::WriteBatch); leaves that
+/// were read count, too), the changes of other threads wait; without a log, and in memory, it fails as too large.
 #[must_use = "dropping a transaction aborts it"]
 pub struct Transaction {
     state: Arc<State>,
