@@ -537,6 +537,41 @@ fn reads_are_the_same_for_all_that_have_records_and_figures_tell_how_transaction
     assert_eq!(db.stats().unwrap().transactions.committed, 1);
 }
 
+#[test]
+fn a_transaction_by_hand_has_the_options_of_transact() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new().memory_limit_bytes(8 << 20);
+    let db = options.create(directory.path().join("stock.hrow")).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    let token = CancelToken::new();
+    let how = TransactOptions::new()
+        .isolation(Isolation::Snapshot)
+        .durability(Durability::Sync)
+        .wait(Wait::Cancel(token.clone()));
+    for n in 0..20_u8 {
+        let transaction = db.transaction_with(&how);
+        transaction.keyspace(&keyspace).unwrap().put(&[n], b"1").unwrap();
+        let position = transaction.commit().unwrap();
+        assert!(db.durable_position() >= position, "{n}");
+    }
+    // Another one reads what this one changes, and the other way round.
+    let (one, other) = (db.transaction_with(&how), db.transaction_with(&how));
+    let (first, second) = (one.keyspace(&keyspace).unwrap(), other.keyspace(&keyspace).unwrap());
+    assert!(first.contains_key(b"\x01").unwrap() && second.contains_key(b"\x02").unwrap());
+    first.put(b"\x02", b"2").unwrap();
+    second.put(b"\x01", b"2").unwrap();
+    one.commit().unwrap();
+    // The change is made, and nobody waits for the disk any more, unless the log's thread was there first.
+    token.cancel();
+    if let Err(error) = other.commit() {
+        assert_eq!(error.kind(), ErrorKind::NotYetDurable);
+    }
+    // What the commit itself is told wins.
+    let transaction = db.transaction_with(&how);
+    transaction.keyspace(&keyspace).unwrap().put(b"x", b"1").unwrap();
+    transaction.commit_with(Durability::Buffered).unwrap();
+}
+
 /// A keyspace that others change before each commit: every run ends with a conflict.
 fn always_conflicts(how: &TransactOptions) -> (u32, ErrorKind) {
     let (db, keyspace) = memory();

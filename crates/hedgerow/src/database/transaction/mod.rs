@@ -19,6 +19,7 @@ mod writes;
 pub use keyspace::TransactionKeyspace;
 pub use transact::TransactOptions;
 
+#[cfg(doc)]
 use super::database::Database;
 use super::holds::Hold;
 use super::inner::Inner;
@@ -83,7 +84,8 @@ pub struct Transaction {
 pub(super) struct State {
     hold: Arc<Hold>,
     isolation: Isolation,
-    /// How long it waits, in the place of what handles to keyspaces say.
+    /// When it is durable, and how long it waits, in the place of what handles to keyspaces say.
+    durability: Option<Durability>,
     wait: Option<Wait>,
     body: Brief<Body>,
     /// Set with the body locked. Who commits keeps it locked until it is empty; whoever comes meanwhile looks at this.
@@ -261,44 +263,6 @@ impl fmt::Debug for Transaction {
     }
 }
 
-impl Database {
-    /// Begins a transaction. Costs nothing yet; its snapshot begins with its first read.
-    ///
-    /// ```
-    /// use hedgerow::Isolation;
-    ///
-    /// let db = hedgerow::Options::new().in_memory()?;
-    /// let stock = db.keyspace("stock")?;
-    /// stock.put(b"apples", b"7")?;
-    /// let transaction = db.transaction(Isolation::Serializable);
-    /// let in_it = transaction.keyspace(&stock)?;
-    /// assert_eq!(in_it.get(b"apples")?.unwrap(), b"7");
-    /// in_it.put(b"apples", b"6")?;
-    /// in_it.put(b"pears", b"1")?;
-    /// transaction.commit()?;
-    /// assert_eq!(stock.get(b"pears")?.unwrap(), b"1");
-    /// # Ok::<(), hedgerow::Error>(())
-    /// ```
-    pub fn transaction(&self, isolation: Isolation) -> Transaction {
-        self.transaction_that_waits(isolation, None)
-    }
-
-    fn transaction_that_waits(&self, isolation: Isolation, wait: Option<Wait>) -> Transaction {
-        let state = State {
-            hold: self.holds.own().clone(),
-            isolation,
-            wait,
-            body: Brief::new(Body::default()),
-            has_ended: AtomicBool::new(false),
-            has_handle: AtomicBool::new(false),
-            through_sync: AtomicBool::new(false),
-            was_too_old: AtomicBool::new(false),
-            has_long_keys: AtomicBool::new(false),
-        };
-        Transaction { state: Arc::new(state) }
-    }
-}
-
 impl Transaction {
     /// A keyspace as the transaction sees it. It may be kept, and can be used until the transaction ends.
     ///
@@ -370,7 +334,7 @@ impl Transaction {
     }
 
     /// Makes all changes, if what was read is unchanged. They are durable when a single change would be: with [`Durability::Sync`] if a handle to
-    /// one of the keyspaces says so. A transaction without changes has nothing to do. Returns a position in the log: a
+    /// one of the keyspaces says so, or the [options](Database::transaction_with) do. A transaction without changes has nothing to do. Returns a position in the log: a
     /// [snapshot](Database::snapshot) at or behind it has the changes.
     ///
     /// Waits for page reads, for short latches of other threads, and for room in memory and in the log; for a large commit of another thread, or if it is one
@@ -414,6 +378,7 @@ impl Transaction {
             error.with_keyspace(|tree| body.trees.find(inner, tree).map_or_else(String::new, name))
         })?;
         let asked = || state.through_sync.load(Relaxed);
+        let durability = durability.or(state.durability);
         let is_sync = durability.map_or_else(asked, |said| said == Durability::Sync);
         let is_empty = body.is_empty();
         drop(ending);

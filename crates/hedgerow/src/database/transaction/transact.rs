@@ -1,17 +1,17 @@
-//! Running a function in a transaction, and again after a conflict.
+//! How transactions begin, and running a function in one, and again after a conflict.
 //!
 //! No state of its own. Who has a conflict waits a little before it runs again, longer each time and for no time that others would guess, so that
 //! several threads that are in each other's way get out of it.
 
-use super::{Isolation, Transaction};
+use super::{Body, Isolation, State, Transaction};
 use crate::database::{Database, Durability};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wait::{Wait, Waiting};
-use hedgerow_sync::primitive::atomic::Ordering::Relaxed;
-use hedgerow_sync::primitive::{random, thread};
+use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Relaxed};
+use hedgerow_sync::primitive::{Arc, Brief, random, thread};
 use std::time::Duration;
 
-/// How [`Database::transact_with`] runs a function. Plain data.
+/// How [`Database::transact_with`] runs a function, and how [`Database::transaction_with`] begins a transaction. Plain data.
 ///
 /// ```
 /// use hedgerow::{Isolation, TransactOptions};
@@ -76,8 +76,74 @@ const FIRST_PAUSE: Duration = Duration::from_micros(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
 impl Database {
+    /// Begins a transaction. Costs nothing yet; its snapshot begins with its first read.
+    ///
+    /// ```
+    /// use hedgerow::Isolation;
+    ///
+    /// let db = hedgerow::Options::new().in_memory()?;
+    /// let stock = db.keyspace("stock")?;
+    /// stock.put(b"apples", b"7")?;
+    /// let transaction = db.transaction(Isolation::Serializable);
+    /// let in_it = transaction.keyspace(&stock)?;
+    /// assert_eq!(in_it.get(b"apples")?.unwrap(), b"7");
+    /// in_it.put(b"apples", b"6")?;
+    /// in_it.put(b"pears", b"1")?;
+    /// transaction.commit()?;
+    /// assert_eq!(stock.get(b"pears")?.unwrap(), b"1");
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    pub fn transaction(&self, isolation: Isolation) -> Transaction {
+        self.begin(isolation, None, None)
+    }
+
+    /// [`Database::transaction`], as `how` says, but for its retries: nothing is run again. [`TransactOptions::durability`] counts at
+    /// [`Transaction::commit`], and the time of [`TransactOptions::wait`] begins with this call.
+    ///
+    /// ```
+    /// use hedgerow::{Durability, TransactOptions};
+    ///
+    /// # let directory = tempfile::tempdir().map_err(|error| hedgerow::Error::io("no directory", error))?;
+    /// # let path = directory.path().join("stock.hrow");
+    /// let db = hedgerow::Options::new().memory_limit_bytes(16 << 20).create(path)?;
+    /// let stock = db.keyspace("stock")?;
+    /// let transaction = db.transaction_with(&TransactOptions::new().durability(Durability::Sync));
+    /// transaction.keyspace(&stock)?.put(b"apples", b"6")?;
+    /// transaction.commit()?; // durable when it returns
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    pub fn transaction_with(&self, how: &TransactOptions) -> Transaction {
+        self.begin(how.isolation, how.durability, how.wait.as_ref().map(Wait::for_one_call))
+    }
+
+    fn begin(
+        &self,
+        isolation: Isolation,
+        durability: Option<Durability>,
+        wait: Option<Wait>,
+    ) -> Transaction {
+        let state = State {
+            hold: self.holds.own().clone(),
+            isolation,
+            durability,
+            wait,
+            body: Brief::new(Body::default()),
+            has_ended: AtomicBool::new(false),
+            has_handle: AtomicBool::new(false),
+            through_sync: AtomicBool::new(false),
+            was_too_old: AtomicBool::new(false),
+            has_long_keys: AtomicBool::new(false),
+        };
+        Transaction { state: Arc::new(state) }
+    }
+
     /// Runs `work` in a serializable transaction and commits it. After a conflict it runs `work` again, in a new transaction, up to 16 times, with
     /// pauses of 50 us to 10 ms in between. So `work` should have no other effect. If it returns an error, or panics, nothing has changed.
+    ///
+    /// The changes are durable as those of the keyspaces' handles are: by default within 100 ms. To wait for that, give
+    /// [`TransactOptions::durability`] to [`Database::transact_with`], or call [`Database::sync`] or await [`Database::durable`] afterwards.
+    ///
+    /// If the compiler asks for type annotations, give the closure its return type: `|transaction| -> hedgerow::Result<()> { ... }`.
     ///
     /// ```
     /// use hedgerow::{Error, ErrorKind};
@@ -122,9 +188,9 @@ impl Database {
         let wait = how.wait.as_ref().map(Wait::for_one_call);
         let waiting = wait.as_ref().map_or(Waiting::Forever, Wait::begin);
         for left in (0..=how.retries).rev() {
-            let transaction = self.transaction_that_waits(how.isolation, wait.clone());
+            let transaction = self.begin(how.isolation, how.durability, wait.clone());
             let (error, is_worth_it) = match work(&transaction) {
-                Ok(made) => match transaction.commit_as(how.durability) {
+                Ok(made) => match transaction.commit_as(None) {
                     Ok(_) => return Ok(made),
                     Err(error) => {
                         let kind = error.kind();
