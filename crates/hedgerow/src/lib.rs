@@ -200,7 +200,7 @@ pub use database::{
     Cursor, Database, Durability, Durable, HeldBy, HeldState, Isolation, Keys, Keyspace,
     MemoryStats, Options, Range, Records, Savepoint, ShrinkReport, Snapshot, SnapshotKeyspace,
     SnapshotStats, Stats, TransactOptions, Transaction, TransactionKeyspace, TransactionStats,
-    ValueReader, ValueRef, ValueWriter, WriteBatch, smallest_memory_limit_bytes,
+    ValueReader, ValueRef, ValueWriter, Values, WriteBatch, smallest_memory_limit_bytes,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use key::{KeyRange, prefix_range};
@@ -257,6 +257,7 @@ mod tests {
         is_sent::<Cursor>();
         is_sent::<Range>();
         is_sent::<Keys>();
+        is_sent::<Values>();
         is_sent::<ValueReader>();
         is_sent::<ValueWriter>();
         is_data::<Value>();

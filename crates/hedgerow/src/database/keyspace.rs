@@ -481,7 +481,8 @@ impl Keyspace {
         Range::new(self.inner.clone(), self.tree.clone(), lower, upper)
     }
 
-    /// An iterator over all records, in order, from both ends. This call reads nothing; see [`Keyspace::range`].
+    /// An iterator over all records, in order, from both ends. This call reads nothing; see [`Keyspace::range`]. [`Range::keys`] and
+    /// [`Range::values`] make one over half of each.
     pub fn iter(&self) -> Range {
         self.range(..)
     }

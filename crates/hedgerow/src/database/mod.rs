@@ -1,5 +1,5 @@
-//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Transaction`], [`Snapshot`], [`Cursor`], [`Range`], [`Keys`], [`Options`],
-//! [`Stats`].
+//! The public nouns: [`Database`], [`Keyspace`], [`WriteBatch`], [`Transaction`], [`Snapshot`], [`Cursor`], [`Range`], [`Keys`], [`Values`],
+//! [`Options`], [`Stats`].
 //!
 //! Rank 7: everything here is thin; the work is done by the layers below.
 
@@ -50,7 +50,7 @@ pub use keyspace::Keyspace;
 pub use large::ValueWriter;
 pub use lent::ValueRef;
 pub use options::{Durability, Options, smallest_memory_limit_bytes};
-pub use range::{Keys, Range};
+pub use range::{Keys, Range, Values};
 pub use records::Records;
 pub use snapshot::{Snapshot, SnapshotKeyspace};
 pub use stats::{MemoryStats, SnapshotStats, Stats, TransactionStats};

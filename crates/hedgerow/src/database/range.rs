@@ -318,6 +318,20 @@ impl Range {
         Keys(self)
     }
 
+    /// An iterator over the values alone.
+    ///
+    /// ```
+    /// # let db = hedgerow::Options::new().in_memory()?;
+    /// # let birds = db.keyspace("birds")?;
+    /// # birds.put(b"robin", b"Erithacus rubecula")?;
+    /// let latin: Vec<_> = birds.prefix(b"r").values().collect::<hedgerow::Result<_>>()?;
+    /// assert_eq!(latin, [b"Erithacus rubecula"]);
+    /// # Ok::<(), hedgerow::Error>(())
+    /// ```
+    pub fn values(self) -> Values {
+        Values(self)
+    }
+
     /// What `step` comes to, unless the iterator has ended.
     fn next_item<T>(
         &mut self,
@@ -375,3 +389,24 @@ impl DoubleEndedIterator for Keys {
 }
 
 impl std::iter::FusedIterator for Keys {}
+
+/// An iterator over the values of records in bounds, from both ends. See [`Range::values`]. Its items are `Result<Value>`. After an error it has ended.
+#[derive(Debug)]
+#[must_use]
+pub struct Values(Range);
+
+impl Iterator for Values {
+    type Item = Result<Value>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|record| record.map(|(_, value)| value))
+    }
+}
+
+impl DoubleEndedIterator for Values {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(|record| record.map(|(_, value)| value))
+    }
+}
+
+impl std::iter::FusedIterator for Values {}
