@@ -23,8 +23,10 @@
 //! [`Options`] opens a store: [`open_or_create`](Options::open_or_create), [`open`](Options::open),
 //! [`create`](Options::create), [`open_read_only`](Options::open_read_only), [`in_memory`](Options::in_memory) and
 //! [`temporary`](Options::temporary). The one option that most programs set is
-//! [`memory_limit_bytes`](Options::memory_limit_bytes). A store is one file, `STORE`, and while it is open for writing a second one,
-//! `STORE-log`. One process writes at a time; another one gets [`ErrorKind::Locked`].
+//! [`memory_limit_bytes`](Options::memory_limit_bytes). One process writes at a time; another one gets [`ErrorKind::Locked`].
+//!
+//! Three words: a *store* is what lies on the disk, one file, `STORE`, and while it is open for writing a second one, `STORE-log`. A *database*
+//! ([`Database`]) is the handle to an open store. A *keyspace* ([`Keyspace`]) is one of the named maps in it.
 //!
 //! ```
 //! # fn main() -> hedgerow::Result<()> {
