@@ -1,7 +1,7 @@
 //! `hedgerow verify STORE`: reads every page, checks checksums, structure and space accounting.
 //!
 //! Damage is data: each defect is a line on standard output, and the exit code is 4. A store so
-//! damaged that it cannot be opened is damage as well.
+//! damaged that it cannot be opened is damage as well: a file without a store's head, or whose log is gone.
 
 use super::backup::go_on;
 use crate::args::{Common, Format};
@@ -11,7 +11,7 @@ use crate::{progress, size, store};
 use clap::Args;
 use hedgerow::ErrorKind;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
@@ -78,7 +78,7 @@ fn print(common: &Common, findings: &Findings) -> Result<(), Failure> {
 fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
     let db = match store::open_read_only(common, &args.store) {
         Ok(db) => db,
-        Err(Failure::Engine(doing, error)) if is_damage(error.kind()) => {
+        Err(Failure::Engine(doing, error)) if is_damage(error.kind(), &args.store) => {
             let said = if doing.is_empty() { doing } else { doing + ": " };
             let defects = vec![format!("{said}{error}")];
             return Ok(Findings {
@@ -110,6 +110,12 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
     })
 }
 
-fn is_damage(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Corrupted { .. })
+/// Whether a store cannot be opened because something is wrong with its files.
+fn is_damage(kind: ErrorKind, store: &Path) -> bool {
+    match kind {
+        ErrorKind::Corrupted { .. } | ErrorKind::LogMissing => true,
+        // Of a store whose head is zeros, or cut off, nothing says that it was one.
+        ErrorKind::NotAStore => store.is_file(),
+        _ => false,
+    }
 }

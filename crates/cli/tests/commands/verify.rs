@@ -61,6 +61,33 @@ fn a_store_that_cannot_be_opened_for_damage_is_one_defect_with_its_path() {
     assert_eq!(done.text().matches("hedgerow verify").count(), 0, "{}", done.text());
 }
 
+/// It was told as an error of another kind, with exit code 1, so that a script took it for a wrong path.
+#[test]
+fn a_store_without_its_head_or_its_log_is_damaged_and_what_is_no_file_is_an_error() {
+    let (scratch, store) = loaded("verify-head");
+    let sound = fs::read(&store).unwrap();
+    let mut zeroed = sound.clone();
+    zeroed[..64 << 10].fill(0);
+    for bytes in [&zeroed[..], &sound[..100], &[]] {
+        let copy = scratch.file("damaged.hrow", bytes);
+        let done = run(&["verify", &copy]).code(4).stderr_has("1 defect found");
+        assert!(done.text().contains(&copy), "{}", done.text());
+        let json = run(&["verify", &copy, "--format", "json"]).code(4).json();
+        assert_eq!(json["sound"], false);
+    }
+    run(&["verify", &scratch.path("none.hrow")]).code(1);
+    let directory = std::path::Path::new(&store).parent().unwrap().to_str().unwrap();
+    run(&["verify", directory]).code(1);
+    // Not closed: its log is beside it.
+    let open = hedgerow::Database::open(&store).unwrap();
+    open.keyspace("default").unwrap().put(b"key", b"value").unwrap();
+    open.sync().unwrap();
+    let copy = scratch.file("open.hrow", fs::read(&store).unwrap());
+    open.close().unwrap();
+    let done = run(&["verify", &copy]).code(4).stderr_has("1 defect found");
+    assert!(done.text().contains("log"), "{}", done.text());
+}
+
 #[test]
 fn damage_is_exit_code_4_although_the_reader_has_gone() {
     let (scratch, store) = loaded("verify-pipe");
