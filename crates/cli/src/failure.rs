@@ -98,7 +98,7 @@ impl From<Error> for Failure {
 }
 
 /// What to do about it, where there is something.
-fn hint(error: &Error) -> &'static str {
+pub fn hint(error: &Error) -> &'static str {
     match error.kind() {
         ErrorKind::Locked { .. } => "; close it there first",
         // A limit of the process or of the file system is in the way, not what others have on the disk.

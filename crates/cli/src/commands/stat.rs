@@ -161,7 +161,7 @@ fn print_tree(out: &mut Out, figures: &Figures, walked: &Walked) -> Result<(), F
     let Walked { keyspace, tree, .. } = walked;
     let names = keyspaces.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
     out.line(&format!("keyspace   {} (of {}: {names})", shown(keyspace), keyspaces.len()))?;
-    out.line(&format!("keys       {}", show_count(tree.records())))?;
+    out.line(&format!("records    {}", show_count(tree.records())))?;
     out.line(&format!("height     {}", tree.levels.len()))?;
     out.line(&format!("page size  {}", show_bytes(tree.page_bytes as u64)))?;
     out.line(&format!("checkpoint {}", stats.checkpoint))?;
@@ -313,7 +313,7 @@ fn as_json(figures: &Figures) -> Json {
     json!({
         "keyspace": keyspace,
         "keyspaces": keyspaces,
-        "keys": tree.records(),
+        "records": tree.records(),
         "height": tree.levels.len(),
         "page_bytes": tree.page_bytes,
         "checkpoint": stats.checkpoint,

@@ -8,7 +8,7 @@ fn the_figures_add_up() {
     let (_scratch, store) = Scratch::loaded("stat", text);
     let json = run(&["stat", &store, "--format", "json"]).code(0).silent().json();
     let number = |pointer: &str| json.pointer(pointer).and_then(|n| n.as_u64()).expect(pointer);
-    assert_eq!(number("/keys"), 5_000);
+    assert_eq!(number("/records"), 5_000);
     let levels = json["levels"].as_array().unwrap();
     assert!(levels.len() >= 2, "{json:#}");
     assert_eq!(number("/height"), levels.len() as u64);
@@ -137,7 +137,7 @@ fn a_store_without_default_or_without_keyspaces_has_figures_too() {
 fn people_get_a_table_and_a_histogram() {
     let (_scratch, store) = Scratch::loaded("stat-human", "a\nb\nc\n");
     let human = run(&["stat", &store, "--memory-limit", "16MiB"]).code(0).silent();
-    for words in ["keys       3\n", "height     1\n", "leaves by fill\n", " of at most 16.0 MiB\n"]
+    for words in ["records    3\n", "height     1\n", "leaves by fill\n", " of at most 16.0 MiB\n"]
     {
         assert!(human.text().contains(words), "{words:?} not in:\n{}", human.text());
     }

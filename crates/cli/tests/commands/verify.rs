@@ -17,7 +17,7 @@ fn a_sound_store_is_said_to_be_sound() {
     assert_eq!(json["sound"], true);
     assert_eq!(json["keyspaces"], 1);
     assert!(json["pages"].as_u64().unwrap() >= 20, "{json:#}");
-    assert_eq!(json["defects"], serde_json::json!([]));
+    assert_eq!(json["findings"], serde_json::json!([]));
 }
 
 #[test]
@@ -39,7 +39,11 @@ fn damage_is_exit_code_4_and_named() {
     }
     let json = run(&["verify", &copy, "--format", "json"]).code(4).json();
     assert_eq!(json["sound"], false);
-    assert_ne!(json["defects"], serde_json::json!([]));
+    let findings = json["findings"].as_array().unwrap();
+    let of_page = findings.iter().find(|finding| finding["page"].is_u64()).expect("a page");
+    assert!(of_page["what"].as_str().unwrap().contains("checksum"), "{of_page:#}");
+    assert!(findings.iter().any(|finding| finding["offset_bytes"].is_u64()), "{json:#}");
+    assert!(findings.iter().any(|finding| finding["keyspace"] == "default"), "{json:#}");
     // The damage is never given out as data.
     let next =
         "; list the damage with `hedgerow verify`, then restore a backup or run `hedgerow repair`";
@@ -74,6 +78,8 @@ fn a_store_without_its_head_or_its_log_is_damaged_and_what_is_no_file_is_an_erro
         assert!(done.text().contains(&copy), "{}", done.text());
         let json = run(&["verify", &copy, "--format", "json"]).code(4).json();
         assert_eq!(json["sound"], false);
+        let what = json["findings"][0]["what"].as_str().unwrap();
+        assert!(what.starts_with("cannot open "), "{what}");
     }
     run(&["verify", &scratch.path("none.hrow")]).code(1);
     let directory = std::path::Path::new(&store).parent().unwrap().to_str().unwrap();
@@ -85,7 +91,7 @@ fn a_store_without_its_head_or_its_log_is_damaged_and_what_is_no_file_is_an_erro
     let copy = scratch.file("open.hrow", fs::read(&store).unwrap());
     open.close().unwrap();
     let done = run(&["verify", &copy]).code(4).stderr_has("1 defect found");
-    assert!(done.text().contains("log"), "{}", done.text());
+    assert!(done.text().contains("put the log back"), "{}", done.text());
 }
 
 #[test]
