@@ -74,6 +74,12 @@ impl BufferPool {
         (self.frames() as usize / 64).clamp(8, 1024)
     }
 
+    /// Whether so many frames are not to be had but by eviction.
+    pub(super) fn are_frames_short_for(&self, frames: usize) -> bool {
+        // As many as eviction keeps free are free in a full pool, too.
+        self.free.count() < 2 * self.free_target() + frames
+    }
+
     /// Dirty pages from which on writers wait: the other frames are for reads, which would else fail
     /// when dirty pages cannot be written (a full disk, an earlier failure) and fill the pool.
     fn dirty_limit(&self) -> usize {

@@ -136,7 +136,7 @@ impl Inner {
         writer.write(bytes)?;
         writer.finish()?;
         let reference = writer.stored_form();
-        self.store.keep_value(&reference, bytes, true);
+        self.store.keep_value(&reference, bytes);
         Ok(Prepared::Large(Box::new(writer), reference))
     }
 
@@ -250,7 +250,7 @@ pub(super) fn read_whole(store: &Store, found: Found) -> Result<Value> {
         Found::Short(value) | Found::Held { value, .. } => Ok(value),
         Found::Extent(mut reader) => {
             let value = read_all(&mut reader)?;
-            store.keep_value(&reader.stored_form(), &value, false);
+            store.keep_read(&reader.stored_form(), &value);
             Ok(Value::from(value))
         }
     }

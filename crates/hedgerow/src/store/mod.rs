@@ -384,10 +384,17 @@ impl Store {
         }
     }
 
-    /// Keeps a value in memory that was read, or written.
-    pub fn keep_value(&self, reference: &[u8], value: &[u8], used: bool) {
+    /// Keeps a value in memory that was written.
+    pub fn keep_value(&self, reference: &[u8], value: &[u8]) {
         if let Some((seed, _)) = read_reference(reference) {
-            self.shared.pool.keep_value(seed, value, used);
+            self.shared.pool.keep_value(seed, value, true);
+        }
+    }
+
+    /// Keeps a value in memory that was read, unless it is long and would take the place of others.
+    pub fn keep_read(&self, reference: &[u8], value: &[u8]) {
+        if let Some((seed, _)) = read_reference(reference) {
+            self.shared.pool.keep_read(seed, value);
         }
     }
 

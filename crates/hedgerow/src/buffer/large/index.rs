@@ -14,8 +14,11 @@ use hedgerow_sync::primitive::atomic::{AtomicU32, AtomicU64};
 const BUCKET: usize = 8;
 /// Frames for each bucket, so that buckets are half full when all frames hold pieces.
 const FRAMES_A_BUCKET: u32 = 4;
+/// Frames for each value that is remembered as read and not kept.
+const FRAMES_A_READ: u32 = 8;
 /// Bytes of the index for each frame.
-pub(in crate::buffer) const INDEX_FRAME_BYTES: u64 = (BUCKET * 8) as u64 / FRAMES_A_BUCKET as u64;
+pub(in crate::buffer) const INDEX_FRAME_BYTES: u64 =
+    (BUCKET * 8) as u64 / FRAMES_A_BUCKET as u64 + 8 / FRAMES_A_READ as u64;
 
 /// Which piece of which value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +47,11 @@ pub(in crate::buffer) struct PieceIndex {
     /// A word: the low half is the frame and one, the high half is of the hash. Zero: nothing.
     words: ZeroedArray<AtomicU64>,
     buckets: u64,
+    /// Values that were read and not kept: the high half is of the hash, the low one what `read` was then.
+    reads: ZeroedArray<AtomicU64>,
+    /// Pieces of values that were read and not kept.
+    read: AtomicU32,
+    frames: u32,
     /// Pieces that were given a frame: they get those from the top down, as pages of a new store get those from the
     /// bottom up. So memory is touched as it is needed, and pages find the frames that they prefer.
     pub(super) given: AtomicU32,
@@ -63,10 +71,22 @@ impl PieceIndex {
         Ok(PieceIndex {
             words,
             buckets: u64::from(buckets),
+            reads: ZeroedArray::new(frames.div_ceil(FRAMES_A_READ) as usize)?,
+            read: AtomicU32::new(0),
+            frames,
             given: AtomicU32::new(0),
             lent: AtomicU32::new(0),
             retired_below: AtomicU32::new(0),
         })
+    }
+
+    /// Whether a value of so many pieces was read before, and no more since then than there are frames for. Notes that it was read.
+    pub(super) fn is_read_again(&self, seed: u64, pieces: u32) -> bool {
+        let (now, hash) = (self.read.fetch_add(pieces, Relaxed), PieceName::mixed(seed));
+        let reads = self.reads.items();
+        let at = ((u128::from(hash) * reads.len() as u128) >> 64) as usize;
+        let before = reads[at].swap(hash << 32 | u64::from(now), Relaxed);
+        before >> 32 == hash & u64::from(u32::MAX) && now.wrapping_sub(before as u32) <= self.frames
     }
 
     /// Pieces of a value have neighbouring buckets: whoever keeps or forgets the value goes through one line of the processor's

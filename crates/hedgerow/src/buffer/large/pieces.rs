@@ -31,6 +31,8 @@ use hedgerow_sync::primitive::random;
 
 /// A value that is kept takes at most this part of the limit.
 const KEPT_PART: u64 = 64;
+/// A value of more pieces is long: making room for it and copying it takes a large part of the time of reading it.
+const LONG_PIECES: u32 = 8;
 
 impl BufferPool {
     /// Whether a value of so many bytes may be kept in memory, when it was read or written.
@@ -52,6 +54,19 @@ impl BufferPool {
             if !self.keep_piece_near(index, next, PieceName { seed, number }, bytes, used) {
                 return;
             }
+        }
+    }
+
+    /// Keeps a value in memory that was read, as far as there are frames for it at once. Others give way to a long one only if it was read
+    /// before, not long ago.
+    pub fn keep_read(&self, seed: u64, value: &[u8]) {
+        let Some(index) = &self.pieces else { return };
+        let pieces = value.len().div_ceil(self.page_bytes) as u32;
+        let is_again = pieces > LONG_PIECES
+            && self.keeps_values_of(value.len() as u64)
+            && self.are_frames_short_for(pieces as usize);
+        if !is_again || index.is_read_again(seed, pieces) {
+            self.keep_value(seed, value, is_again);
         }
     }
 

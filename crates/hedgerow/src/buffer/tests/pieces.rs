@@ -58,6 +58,32 @@ fn what_is_kept_is_found_whole_and_in_part() {
     }
 }
 
+#[test]
+fn a_long_value_that_was_read_takes_the_place_of_others_if_it_is_read_again_soon() {
+    let pool = pool(1 << 20);
+    let (frames, long) = (u64::from(pool.frames()), 9 * 512);
+    assert!(pool.keeps_values_of(long as u64), "{frames}");
+    pool.keep_read(1, &value(1, long));
+    assert!(pool.has_kept(1, long as u64), "there was room");
+    for seed in 100..100 + 2 * frames {
+        pool.keep_value(seed, &value(seed, 500), false);
+    }
+    // A short one is kept at once.
+    pool.keep_read(2, &value(2, 500));
+    assert!(pool.has_kept(2, 500));
+    pool.keep_read(3, &value(3, long));
+    assert!(!pool.has_kept(3, long as u64));
+    pool.keep_read(3, &value(3, long));
+    assert_eq!(kept(&pool, 3, long), Some(value(3, long)));
+    // What was read longer ago than memory would have kept it.
+    pool.keep_read(4, &value(4, long));
+    for seed in 0..frames / 9 + 1 {
+        pool.keep_read(1000 + seed, &value(seed, long));
+    }
+    pool.keep_read(4, &value(4, long));
+    assert!(!pool.has_kept(4, long as u64));
+}
+
 /// More than there is memory for: some are found, and those are right; and pages find frames all the same.
 #[test]
 fn pieces_give_way_to_each_other_and_to_pages() {

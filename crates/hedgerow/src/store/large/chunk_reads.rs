@@ -12,8 +12,9 @@ use crate::storage::{ReadRequest, ReadSource};
 use std::iter::Enumerate;
 use std::slice::ChunksMut;
 
-/// Chunks that are read with one request: while those of one are checked and copied, others are under way.
-const CHUNKS_A_REQUEST: usize = 2;
+/// Chunks that are read with one request: while those of one are checked and copied, others are under way. With two, each request takes too
+/// large a part of the time.
+const CHUNKS_A_REQUEST: usize = 4;
 
 /// Who is told of each chunk as it arrives: its number among those that were asked for, and its bytes of the value.
 pub(in crate::store) type Arrived<'a> = &'a mut dyn FnMut(usize, &[u8]);

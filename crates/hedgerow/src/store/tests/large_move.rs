@@ -195,7 +195,7 @@ fn the_log_says_of_a_move_that_the_value_is_the_one_of_before() {
 fn a_value_that_is_moved_stays_in_memory() {
     let (disk, store, wrens) = long();
     let before = wrens.get(&key(COUNT - 1)).unwrap().unwrap();
-    store.keep_value(&before, &value(COUNT - 1), true);
+    store.keep_value(&before, &value(COUNT - 1));
     let slots = store.shared.slots.as_ref().unwrap();
     let found = store.shared.far_values(slots, 1, &|| false).unwrap();
     let moved = |far| store.shared.move_value(slots, far, 1, &|| false).unwrap() == Moved::Yes;

@@ -115,7 +115,7 @@ fn a_value_that_was_given_up_leaves_no_copy_in_memory() {
     writer.write(&value(2, 3000)).unwrap();
     writer.finish().unwrap();
     let reference = writer.stored_form();
-    store.keep_value(&reference, &value(2, 3000), true);
+    store.keep_value(&reference, &value(2, 3000));
     assert!(is_kept(&reference));
     drop(writer);
     assert!(!is_kept(&reference));
