@@ -9,9 +9,9 @@
 use crate::common::{assert_sound, key};
 use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::{OpenHow, log_path};
-use hedgerow::{Database, Keyspace, Options};
+use hedgerow::{Database, ErrorKind, Keyspace, Options};
 use hedgerow_testing::SimDisk;
-use hedgerow_testing::sim::CallKind;
+use hedgerow_testing::sim::{CallKind, Fault};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -125,5 +125,25 @@ fn what_only_reads_or_is_closed_writes_nothing_when_it_is_dropped() {
         assert_eq!(wrens(&db).get(&key(1)).unwrap().as_deref(), Some(&b"song"[..]));
         drop(db);
         assert_eq!(writes(&disk), opened);
+    }
+}
+
+/// It was thrown away with the log's buffer, as if the log had failed as well.
+#[test]
+fn what_no_checkpoint_can_have_any_more_is_in_the_log_when_a_drop_returns() {
+    for background in [false, true] {
+        let disk = SimDisk::new(1);
+        let options = options().background_checkpoints(background);
+        let db = options.on_disk(&disk, path(), OpenHow::New).unwrap();
+        wrens(&db).put(&key(1), b"song").unwrap();
+        disk.inject(Fault::once(CallKind::Write, 0, Fault::EIO));
+        assert_eq!(db.checkpoint().unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(wrens(&db).put(&key(2), b"song").unwrap_err().kind(), ErrorKind::Poisoned);
+        assert!(disk.take_faults().is_empty(), "the store's file failed");
+        drop(db);
+        let left = disk.crash(3);
+        let db = options.on_disk(&left, path(), OpenHow::Existing).unwrap();
+        assert!(wrens(&db).get(&key(1)).unwrap().is_some(), "background: {background}");
+        assert_sound(&db, "after a checkpoint that failed");
     }
 }
