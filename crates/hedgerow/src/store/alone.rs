@@ -139,10 +139,13 @@ impl Shared {
         self.read_before(changes)?;
         read_set.map_or(Ok(()), BatchReads::check)?;
         let room = self.room_for_batch(log, changes, bytes, waiting)?;
+        // While the gate is closed no file is made shorter.
+        let awaits = self.await_pin();
         // Most of what is dirty is written beside writers.
         drop(self.pin()?);
         let mut alone = versions.close_gate(&*self.pool);
         let pin = self.pin()?.into_readable();
+        drop(awaits);
         alone.begin(&*self.pool, pin.cut(), pin);
         let unchanged = read_set.map_or(Ok(()), BatchReads::check);
         let logged =

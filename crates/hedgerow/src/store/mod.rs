@@ -81,7 +81,7 @@ use crate::wait::{Wait, Waiting};
 use crate::wal::Log;
 use alone::Turn;
 use batch::Batches;
-use hedgerow_sync::primitive::atomic::{AtomicBool, Ordering::Acquire};
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire};
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, thread};
 use large::relocate::InVain;
@@ -120,6 +120,8 @@ struct Shared {
     turn: Turn,
     /// The newest superblock, and the pair of blocks that it lies in. Held for a whole checkpoint.
     checkpointing: Mutex<Newest>,
+    /// How many are going to pin a checkpoint.
+    pins_awaited: AtomicUsize,
     large_in_vain: Mutex<Option<InVain>>,
     /// Bulk loads that have begun and are not durable. Held while a large value is moved that may be of one.
     loads: Mutex<usize>,

@@ -32,8 +32,7 @@ use crate::space::{PageIds, Zones};
 use crate::storage::{AlignedBuffer, Disk, File, OpenMode, parent_directory};
 use crate::types::{Epoch, Lsn, PageId, Slot, TreeId};
 use crate::wal::write_tail_again;
-use hedgerow_sync::primitive::atomic::AtomicBool;
-use hedgerow_sync::primitive::atomic::Ordering::Release;
+use hedgerow_sync::primitive::atomic::{AtomicBool, AtomicUsize, Ordering::Release};
 use hedgerow_sync::primitive::process::Process;
 use hedgerow_sync::primitive::{Arc, Mutex, random, thread};
 use std::path::Path;
@@ -451,6 +450,7 @@ impl Store {
             batches: Batches::default(),
             turn: Turn::default(),
             checkpointing: Mutex::new(newest),
+            pins_awaited: AtomicUsize::new(0),
             large_in_vain: Mutex::new(None),
             max_snapshot_age: options.max_snapshot_age,
             kept_extents: KeptExtents::default(),

@@ -18,6 +18,7 @@ use crate::space::map::MapView;
 use crate::space::slot_store::SlotStore;
 use crate::types::{PART_BYTES, PART_WORDS};
 use hedgerow_sync::primitive::Arc;
+use hedgerow_sync::primitive::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A pinned checkpoint. See the head of the file.
 pub(super) struct Pin {
@@ -25,7 +26,28 @@ pub(super) struct Pin {
     superblock: Superblock,
 }
 
+/// Somebody is going to pin a checkpoint, until the value is dropped.
+#[must_use]
+pub(super) struct AwaitsPin<'s>(&'s AtomicUsize);
+
+impl Drop for AwaitsPin<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Shared {
+    /// Says that a pin is awaited. Others may wait for who says so, all writers even.
+    pub(super) fn await_pin(&self) -> AwaitsPin<'_> {
+        self.pins_awaited.fetch_add(1, Relaxed);
+        AwaitsPin(&self.pins_awaited)
+    }
+
+    /// Whether whoever makes the file shorter, which can wait, lets others have the lock of checkpoints first.
+    pub(super) fn is_pin_awaited(&self) -> bool {
+        self.pins_awaited.load(Relaxed) > 0
+    }
+
     /// Takes a checkpoint, if anything has changed, and pins it. A store that is open for reading only pins what
     /// it was opened with.
     ///
@@ -35,7 +57,9 @@ impl Shared {
             let what = "a database in memory has no checkpoints";
             return Err(Error::new(ErrorKind::InMemory, what));
         };
+        let awaits = self.await_pin();
         let mut newest = self.checkpointing.lock();
+        drop(awaits);
         self.pool.check_open()?;
         if !self.read_only {
             let taken = self.take(slots, &mut newest, false);

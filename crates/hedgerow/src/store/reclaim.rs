@@ -11,7 +11,8 @@
 //! found nothing to write moves whatever brings the file near to the size of its pages, at most as much
 //! as the memory limit: what a load leaves free at most is what its last checkpoints wrote, and that is
 //! bounded by memory. It goes in passes, each with a checkpoint of its own, so that nobody who waits
-//! for room in the deltas waits for all of it.
+//! for room in the deltas waits for all of it. When somebody wants to pin a checkpoint no other pass begins: he may be a large commit,
+//! for which all writers wait.
 
 use super::checkpoint::Taken;
 use super::{Newest, Shared};
@@ -202,6 +203,7 @@ impl Shared {
             && newest.reclaim.in_vain < MOST_IN_VAIN
             && self.pool.check_open().is_ok()
             && !self.is_closed_with_gaps(slots)
+            && !self.is_pin_awaited()
         {
             let before = slots.report().file_bytes;
             // Gaps that are too short for what is moved are no room. After a pass that they made vain, more has to be free.

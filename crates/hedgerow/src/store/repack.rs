@@ -15,10 +15,14 @@ use super::{Newest, Shared};
 use crate::error::{ErrorKind, Result};
 use crate::space::shrink::TailZone;
 use crate::space::slot_store::SlotStore;
+use hedgerow_sync::primitive::thread;
+use std::time::Duration;
 
 /// What is free of a file may be so large a part of it, and so many bytes, and it counts as short.
 const SPARE_PART: u64 = 64;
 const SPARE_BYTES: u64 = 64 << 10;
+/// How often it is looked whether a pin is awaited.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A zone that is out of the allocator; until the value is dropped.
 struct Emptied<'s> {
@@ -41,6 +45,12 @@ impl Shared {
         let Some(slots) = self.slots.as_ref().filter(|_| !self.read_only) else { return Ok(()) };
         let mut zone = 0;
         while go_on() {
+            // `go_on` may have forked.
+            self.check_process()?;
+            // Who waits for the lock might not get it between two zones.
+            while self.is_pin_awaited() {
+                thread::sleep(PAUSE);
+            }
             let mut newest = self.checkpointing.lock();
             self.pool.check_open()?;
             let report = slots.report();

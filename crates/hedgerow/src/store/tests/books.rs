@@ -317,3 +317,51 @@ fn a_store_that_is_to_have_no_log_keeps_what_was_in_it_and_removes_it() {
     let wrens = store.open_keyspace("wrens").unwrap().unwrap();
     assert!((0..100).all(|n| wrens.get(&key(n)).unwrap().is_some()));
 }
+
+/// A large commit that had closed the gate kept all writers waiting for all of them.
+#[test]
+fn a_file_gets_no_shorter_while_somebody_waits_for_a_pin() {
+    let (_disk, store) = new_store();
+    let store = Arc::new(store);
+    let shared = &store.shared;
+    for name in ["robins", "wrens"] {
+        let birds = store.create_keyspace(name).unwrap();
+        for n in 0..30_000 {
+            birds.put(&key(n), &[7; 40]).unwrap();
+            if n % 5_000 == 0 {
+                take(&store);
+            }
+        }
+    }
+    store.drop_keyspace("robins").unwrap();
+    while take(&store).changed_bytes > 0 {}
+    let file_bytes = || store.space_report().unwrap().file_bytes;
+    let (before, checkpoint) = (file_bytes(), store.durable_checkpoint());
+    let awaits = shared.await_pin();
+    assert!(shared.checkpoint(true).unwrap());
+    assert_eq!(store.durable_checkpoint(), checkpoint, "no pass was made");
+    let repacking = {
+        let store = store.clone();
+        thread::spawn_named("repacks", move || store.repack(|| true)).unwrap()
+    };
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(store.durable_checkpoint(), checkpoint, "no zone was emptied");
+    drop(awaits);
+    repacking.join().unwrap().unwrap();
+    shared.checkpoint(true).unwrap();
+    let passes = store.durable_checkpoint().0 - checkpoint.0;
+    assert!(passes > 3 && file_bytes() < before * 3 / 4, "{passes} passes");
+
+    let newest = shared.checkpointing.lock();
+    let pinning = {
+        let store = store.clone();
+        thread::spawn_named("pins", move || drop(store.shared.pin().unwrap())).unwrap()
+    };
+    let is_seen = (0..5_000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        shared.is_pin_awaited()
+    });
+    drop(newest);
+    pinning.join().unwrap();
+    assert!(is_seen && !shared.is_pin_awaited());
+}
