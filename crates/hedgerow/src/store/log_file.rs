@@ -11,7 +11,8 @@
 //!   whatever lies beside it. That is replaced only if it is this store's.
 //! - A new log is made under a name of its own, `birds.hrow-log-new`, out of the old one's file if there is one:
 //!   on a full disk there may be no room for another. Whatever file has that name is ours: after a
-//!   crash there may be anything in it. Links are refused, and left alone.
+//!   crash there may be anything in it. Symbolic links are refused, and left alone. A log may have both names, where a file
+//!   system renames by linking: the first one goes then.
 //! - A store that needs no log, beside one that came after it and has changes: the file is an older copy. It is not
 //!   opened, and the log stays. Nor is a store made where a log lies that another has left.
 //!
@@ -334,6 +335,13 @@ fn take_over(
             old
         }
     };
+    // A crash has cut a rename short that was a second link and the removal of the first.
+    if old.is_named(new)? {
+        return match disk.unlink_own(path, &*old)? {
+            true => Ok(Some(old)),
+            false => Err(taken_away(path)),
+        };
+    }
     // A link or a directory is not written over.
     let leftover = open_to_write(disk, new, DirectIo::Never)?;
     if let Some(leftover) = &leftover {

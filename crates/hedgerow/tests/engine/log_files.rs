@@ -246,4 +246,33 @@ mod on_unix {
         let log = fs::metadata(beside(&store, "-log")).unwrap();
         assert_eq!(log.permissions().mode() & 0o777, 0o600);
     }
+
+    /// Its second name was locked as if somebody else had it open: the store never opened again.
+    #[test]
+    fn a_log_that_a_crash_has_left_with_both_names_is_in_nobodys_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let [store, copy] = ["birds.hrow", "copy.hrow"].map(|name| directory.path().join(name));
+        let options = Options::new().memory_limit_bytes(4 << 20);
+        let db = options.create(&store).unwrap();
+        put(&db, b"a", b"first");
+        let [log, aside] = ["-log", "-aside"].map(|suffix| beside(&copy, suffix));
+        fs::copy(beside(&store, "-log"), &aside).unwrap();
+        let mut db = Some(db);
+        for is_closed in [false, true] {
+            if is_closed {
+                db.take().unwrap().close().unwrap();
+            }
+            fs::copy(&store, &copy).unwrap();
+            fs::copy(&aside, &log).unwrap();
+            fs::hard_link(&log, beside(&copy, "-log-new")).unwrap();
+            let again = options.open(&copy).unwrap();
+            assert_eq!(again.replayed().records > 0, !is_closed);
+            put(&again, b"b", b"second");
+            assert_eq!(contents(&again).unwrap()["wrens"].len(), 2);
+            again.close().unwrap();
+            for suffix in ["-log", "-log-new"] {
+                assert!(!beside(&copy, suffix).exists(), "{suffix}");
+            }
+        }
+    }
 }
