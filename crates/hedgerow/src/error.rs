@@ -308,6 +308,8 @@ struct Inner {
     source: Option<io::Error>,
     conflict: Option<Conflict>,
     signal: Option<Signal>,
+    /// The sentence names the place that could not be read.
+    names_place: bool,
 }
 
 /// Where a conflict was.
@@ -332,7 +334,8 @@ impl Error {
     }
 
     fn with(kind: ErrorKind, message: String, source: Option<io::Error>) -> Error {
-        Error(Box::new(Inner { kind, message, source, conflict: None, signal: None }))
+        let (conflict, signal, names_place) = (None, None, false);
+        Error(Box::new(Inner { kind, message, source, conflict, signal, names_place }))
     }
 
     /// An error of a failed system call, with what was tried. Its kind is [`ErrorKind::DiskFull`] if `source` says that there is no
@@ -402,8 +405,25 @@ impl Error {
     }
 
     /// The sentence of it alone, for who says beside it where the damage is.
-    pub(crate) fn message(&self) -> &str {
-        &self.0.message
+    pub(crate) fn message(&self) -> String {
+        let source = self.0.source.as_ref().map(|source| format!(": {source}"));
+        self.0.message.clone() + &source.unwrap_or_default()
+    }
+
+    /// The same error, with the place behind its sentence that could not be read. Damage says its place itself.
+    #[cold]
+    pub(crate) fn at_place(mut self, page: Option<PageId>, offset_bytes: u64) -> Error {
+        if self.kind() == ErrorKind::Io {
+            let page = page.map_or_else(String::new, |page| format!("{page} "));
+            self.0.message += &format!(", {page}at byte {offset_bytes}");
+            self.0.names_place = true;
+        }
+        self
+    }
+
+    /// Whether it is of a read, whose place it names.
+    pub(crate) fn names_place(&self) -> bool {
+        self.0.names_place
     }
 
     /// What went wrong, for programs to match on.
@@ -477,6 +497,7 @@ impl Error {
             source,
             conflict,
             signal: self.0.signal,
+            names_place: self.0.names_place,
         }))
     }
 }

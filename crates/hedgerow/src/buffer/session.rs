@@ -193,6 +193,7 @@ impl<'p> Session<'p> {
         access: Access,
     ) -> Result<()> {
         let pool = self.pool;
+        let read = read.map_err(|error| error.at_place(Some(page.id), page.slot.offset_bytes()));
         let checked = read.and_then(|()| pool.unfold(&page));
         let Faulting { id, slot, frame, guard, fault } = page;
         let epoch = || {

@@ -581,7 +581,7 @@ impl Database {
     }
 
     /// Reads everything and checks it: superblocks, page map, free space, every page of every keyspace, the order of keys, and large
-    /// values. Damage is listed in the report and is not an error.
+    /// values. Damage is listed in the report and is not an error, and neither is a place that the disk cannot read.
     ///
     /// `progress` is called now and then, on this thread, with the number of pages read so far (each page is read twice). `Break` ends
     /// the call with `Cancelled`.

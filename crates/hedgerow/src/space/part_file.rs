@@ -59,7 +59,9 @@ impl<'s> PartFile<'s> {
 
 impl PartIo for PartFile<'_> {
     fn read(&mut self, slot: Slot, out: &mut PartBytes) -> Result<()> {
-        self.slots.file().read_at(slot.offset_bytes(), &mut self.buffer)?;
+        let at = slot.offset_bytes();
+        let read = self.slots.file().read_at(at, &mut self.buffer);
+        read.map_err(|error| error.at_place(None, at))?;
         out.copy_from_slice(&self.buffer);
         Ok(())
     }

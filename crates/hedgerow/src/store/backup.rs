@@ -256,13 +256,13 @@ impl<'p> Copy<'p> {
         let page_bytes = self.to.page_bytes();
         self.batch.sort_unstable_by_key(|(_, slot)| slot.offset_bytes());
         let results = self.source.read_pages(&self.batch, &mut self.buffer);
-        for ((id, _), read) in self.batch.iter().zip(results) {
+        for ((id, slot), read) in self.batch.iter().zip(results) {
             read.map_err(|error| match error.kind() {
                 ErrorKind::Corrupted { page: None, offset_bytes } => {
                     let kind = ErrorKind::Corrupted { page: Some(*id), offset_bytes };
                     Error::new(kind, "the file ends before the page does")
                 }
-                _ => error,
+                _ => error.at_place(Some(*id), slot.offset_bytes()),
             })?;
         }
         if self.source.has_stored_forms() {

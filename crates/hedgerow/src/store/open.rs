@@ -399,7 +399,8 @@ impl Store {
         let page_bytes = geometry.page_bytes() as usize;
         let mut buffer = AlignedBuffer::zeroed(part::new_bytes().len())?;
         let mut read = |slot: Slot, out: &mut PartBytes| {
-            file.read_at(slot.offset_bytes(), &mut buffer)?;
+            let at = slot.offset_bytes();
+            file.read_at(at, &mut buffer).map_err(|error| error.at_place(None, at))?;
             out.copy_from_slice(&buffer);
             Ok(())
         };
@@ -534,7 +535,8 @@ pub(super) fn read_superblocks(file: &dyn File) -> Result<superblock::Chosen> {
     for (block, offset) in blocks.iter_mut().zip(POSITIONS) {
         if offset + SUPERBLOCK_BYTES as u64 <= len {
             let mut bytes = Box::new([0; SUPERBLOCK_BYTES]);
-            file.read_unaligned(offset, &mut *bytes)?;
+            let read = file.read_unaligned(offset, &mut *bytes);
+            read.map_err(|error| error.at_place(None, offset))?;
             *block = Some(bytes);
         }
     }

@@ -19,14 +19,14 @@
 //! A store that is open for reading is checked by the six passes through its own pool, which has what the log
 //! has changed. So is one in memory, while its writers are kept out.
 //!
-//! Damage is a finding, and the check goes on; an error is only what keeps it from going on. Memory: a
-//! bit for each unit of the file and two for each page id, and that of the second pool: the least that works, and
-//! eight bytes for each page id.
+//! Damage is a finding, and so is a place that cannot be read, and the check goes on; an error is only what keeps it from
+//! going on. Memory: a bit for each unit of the file and two for each page id, and that of the second pool: the least that
+//! works, and eight bytes for each page id.
 
-use super::Shared;
 use super::backup::{Progress, cancelled};
 use super::open::read_superblocks;
 use super::pin::Pin;
+use super::{PoolTree, Shared};
 use crate::error::{Error, ErrorKind, Result, Signal};
 use crate::node;
 use crate::page::Values;
@@ -127,15 +127,27 @@ impl VerifyReport {
         self.findings.push(VerifyFinding { page, offset_bytes, keyspace: None, what });
     }
 
-    /// An error that is damage becomes a finding; any other ends the check.
-    pub(super) fn take(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
-        match error.kind() {
-            ErrorKind::Corrupted { page: named, offset_bytes } => {
-                self.add(named.or(page), offset_bytes, error.message());
-                Ok(())
-            }
-            _ => Err(error),
-        }
+    /// An error that is damage becomes a finding, and so does one of a place that cannot be read; any other ends the check.
+    /// `page` and `at`: what was being read.
+    pub(super) fn take(
+        &mut self,
+        error: Error,
+        page: Option<PageId>,
+        at: Option<u64>,
+    ) -> Result<()> {
+        let (named, offset_bytes) = match error.kind() {
+            ErrorKind::Corrupted { page, offset_bytes } => (page, offset_bytes),
+            ErrorKind::Io if page.is_some() || at.is_some() || error.names_place() => (None, None),
+            _ => return Err(error),
+        };
+        self.add(named.or(page), offset_bytes.or(at), error.message());
+        Ok(())
+    }
+
+    /// [`Self::take`], of a pass that reads again what an earlier one has read: damage is a finding of that one, but what the disk
+    /// does not give now it may have given then.
+    pub(super) fn take_later(&mut self, error: Error) -> Result<()> {
+        if is_damage(&error) { Ok(()) } else { self.take(error, None, None) }
     }
 }
 
@@ -232,13 +244,24 @@ impl<'p> Steps<'p> {
 }
 
 /// Whether an error is a finding of an earlier pass.
-pub(super) fn is_damage(error: &Error) -> bool {
+fn is_damage(error: &Error) -> bool {
     use ErrorKind::{Corrupted, KeyspaceDropped};
     matches!(error.kind(), Corrupted { .. } | KeyspaceDropped)
         || error.signal() == Some(Signal::PageFreed)
 }
 
 impl Shared {
+    /// What the catalogue names, for a pass that comes after the one that has verified it.
+    pub(super) fn trees_to_verify(
+        &self,
+        report: &mut VerifyReport,
+    ) -> Result<Vec<(String, PoolTree)>> {
+        match self.catalogue.trees() {
+            Ok(trees) => Ok(trees.into_iter().map(|(name, tree, _)| (name, tree)).collect()),
+            Err(error) => report.take_later(error).map(|()| Vec::new()),
+        }
+    }
+
     /// See the head of the file.
     pub(super) fn verify(&self, progress: Progress<'_>) -> Result<VerifyReport> {
         if self.slots.is_none() || self.read_only {
@@ -263,11 +286,11 @@ impl Shared {
                 self.check_process()?;
                 self.verify_held(pin, view.space_report()?.used_bytes, &mut report);
             }
-            Err(error) => report.take(error, None)?,
+            Err(error) => report.take(error, None, None)?,
         }
         self.verify_resident(&mut report);
         let sound = pin.slots().state().zones.verify();
-        sound.or_else(|error| report.take(error, None))?;
+        sound.or_else(|error| report.take(error, None, None))?;
         self.verify_superblocks(&mut report)?;
         Ok(report)
     }
@@ -288,8 +311,8 @@ impl Shared {
                 }
                 Ok(())
             }
-            Err(error) if matches!(error.kind(), ErrorKind::Io) => Err(error),
-            Err(error) => report.take(error, None).or_else(|error| {
+            Err(error) if error.kind() == ErrorKind::Io => report.take(error, None, None),
+            Err(error) => report.take(error, None, None).or_else(|error| {
                 report.add(None, Some(0), error.message());
                 Ok(())
             }),
@@ -384,17 +407,18 @@ impl Shared {
         let view = slots.state().map_view();
         let mut parts = PartFile::new(slots)?;
         let mut seen = Vec::new();
-        let walked = view.for_each_part(&mut parts, &mut |_, _, slot, _| {
+        let mut see = |_, _, slot, _: &part::PartBytes| {
             seen.push(slot);
             Ok(())
-        });
-        if let Err(error) = walked {
-            report.take(error, None)?;
-        }
+        };
+        view.for_each_sound_part(&mut parts, &mut see, &mut |_, _, slot, error| {
+            report.take(error, None, Some(slot.offset_bytes()))
+        })?;
         let groups = slots.state().zones.groups_to_load();
         for group in groups {
+            let at = group.slot.offset_bytes();
             if let Err(error) = slots.load_group(group) {
-                report.take(error, None)?;
+                report.take(error, None, Some(at))?;
             }
         }
         seen.extend(slots.state().zones.table_slots());
@@ -402,7 +426,7 @@ impl Shared {
         let geometry = slots.state().zones.geometry();
         for slot in seen {
             if let Err(error) = parts.read(slot, &mut bytes) {
-                report.take(error, None)?;
+                report.take(error, None, Some(slot.offset_bytes()))?;
             }
             let units = u64::from(geometry.units_for(PART_BYTES as u32));
             occupy(geometry, slot.offset_bytes(), units, used, None, report);
@@ -436,7 +460,7 @@ impl Shared {
                 Ok(None) => {}
                 Err(error) => {
                     // The part of the map is damaged, as pass 1 has said: none of its ids is known.
-                    report.take(error, Some(id))?;
+                    report.take(error, Some(id), None)?;
                     let last = PageId(id.0 | (crate::types::PART_WORDS as u32 - 1));
                     next = last.next();
                     continue;
@@ -463,7 +487,7 @@ impl Shared {
             Ok(named) => trees.extend(
                 named.into_iter().map(|(name, tree, dropping)| (Some(name), tree, dropping)),
             ),
-            Err(error) => report.take(error, None)?,
+            Err(error) => report.take(error, None, None)?,
         }
         for (name, tree, dropping) in trees {
             report.keyspaces += u64::from(name.is_some());
@@ -507,7 +531,7 @@ impl Shared {
                     ErrorKind::KeyspaceDropped => {
                         report.add(Some(tree.root()), None, "the root is not in use");
                     }
-                    _ => report.take(error, Some(tree.root()))?,
+                    _ => report.take(error, Some(tree.root()), None)?,
                 }
             }
             for finding in &mut report.findings[before..] {
@@ -529,7 +553,14 @@ impl Shared {
         let intact = report.is_clean();
         // A bulk load under way has pages that nothing refers to yet; so has one that a crash cut
         // short, until the store is opened for writing.
-        let complete = intact && self.catalogue.loading()?.is_empty();
+        let complete = intact
+            && match self.catalogue.loading() {
+                Ok(loads) => loads.is_empty(),
+                Err(error) => {
+                    report.take(error, None, None)?;
+                    false
+                }
+            };
         // What hangs below a damaged page is lost with it, which was said already.
         if complete {
             for id in in_use.without(reached) {
@@ -539,7 +570,7 @@ impl Shared {
         let state = slots.state();
         if let Err(error) = state.zones.verify() {
             drop(state);
-            return report.take(error, None);
+            return report.take(error, None, None);
         }
         let space = state.zones.report();
         let unit_bytes = u64::from(state.zones.geometry().unit_bytes());
@@ -597,10 +628,10 @@ fn check_batch(
 ) -> Result<()> {
     batch.sort_unstable_by_key(|(_, slot)| slot.offset_bytes());
     let results = slots.read_pages(batch, buffer);
-    for ((id, _), read) in batch.drain(..).zip(results) {
+    for ((id, slot), read) in batch.drain(..).zip(results) {
         report.pages += 1;
         if let Err(error) = read {
-            report.take(error, Some(id))?;
+            report.take(error, Some(id), Some(slot.offset_bytes()))?;
         }
         steps.page()?;
     }

@@ -7,7 +7,7 @@ use super::PoolTree;
 use super::Shared;
 use super::labels::{REST_LEN_BYTES, split_label, split_payload};
 use super::large::ExtentReader;
-use super::verify::{Steps, VerifyReport, is_damage};
+use super::verify::{Steps, VerifyReport};
 use crate::error::Result;
 use crate::large::Held;
 use crate::large::{Stored, is_stored_form, read_stored};
@@ -23,12 +23,7 @@ impl Shared {
         report: &mut VerifyReport,
         steps: &mut Steps<'_>,
     ) -> Result<()> {
-        let trees = match self.catalogue.trees() {
-            // What is damaged is a finding of earlier passes.
-            Err(error) if is_damage(&error) => return Ok(()),
-            other => other?,
-        };
-        for (name, tree, _) in trees {
+        for (name, tree) in self.trees_to_verify(report)? {
             let before = report.findings.len();
             self.verify_tree_of_long_keys(&tree, report, steps)?;
             for finding in &mut report.findings[before..] {
@@ -59,7 +54,7 @@ impl Shared {
                 (_, false) => Ok(Err("has a value in no stored form")),
             };
             let what = match whole {
-                Err(error) if is_damage(&error) => "has a value that cannot be read",
+                Err(error) if error.is_loss() => "has a value that cannot be read",
                 Err(error) => return ControlFlow::Break(Err(error)),
                 Ok(Err(what)) => what,
                 Ok(Ok(whole)) => {
@@ -82,9 +77,7 @@ impl Shared {
             }
         });
         match walked {
-            // Pass 3 has said so.
-            Err(error) if is_damage(&error) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => report.take_later(error),
             Ok(ControlFlow::Break(ended)) => ended,
             Ok(ControlFlow::Continue(())) => Ok(()),
         }

@@ -7,7 +7,7 @@
 
 use super::Tree;
 use super::walk::{Go, Visit};
-use crate::error::{Error, ErrorKind, Result, Signal};
+use crate::error::{Error, Result, Signal};
 use crate::node::{self, Defect};
 use crate::page::Pages;
 use crate::page::header;
@@ -113,13 +113,12 @@ impl<P: Pages> Tree<P> {
                 if sound { Go::Down } else { Go::Past }
             },
             &mut |id: PageId, error: Error| {
-                let is_damage = matches!(error.kind(), ErrorKind::Corrupted { .. })
-                    || error.signal() == Some(Signal::PageFreed);
-                if id == self.root || !is_damage {
+                let is_finding = error.is_loss() || error.signal() == Some(Signal::PageFreed);
+                if id == self.root || !is_finding {
                     return Err(error);
                 }
                 // The walk asks again at the next page that it shows.
-                let defect = TreeDefect::Unreadable(error.message().to_owned());
+                let defect = TreeDefect::Unreadable(error.message());
                 let _ = (report.borrow_mut())(id, &[defect]);
                 Ok(())
             },

@@ -46,7 +46,8 @@ pub(in crate::store) fn read_chunks(
     if is_staged {
         check.take(0, buffer);
     } else if count <= CHUNKS_A_REQUEST {
-        slots.file().read_at(place.offset_bytes, buffer)?;
+        let read = slots.file().read_at(place.offset_bytes, buffer);
+        read.map_err(|error| error.at_place(None, place.offset_bytes))?;
         check.take(0, buffer);
     } else {
         let parts = buffer.chunks_mut(CHUNKS_A_REQUEST * chunk).enumerate();
@@ -109,7 +110,7 @@ impl<'b> ReadSource<'b> for Arrivals<'b, '_> {
     fn end_read(&mut self, first: usize, read: ReadRequest<'b>) {
         match read.result {
             Ok(()) => self.check.take(first, read.buf),
-            Err(error) => self.check.fail(first, error),
+            Err(error) => self.check.fail(first, error.at_place(None, read.offset_bytes)),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::large::{Extent, Stored, read_stored};
 use crate::space::slot_store::SlotStore;
 use crate::store::Shared;
-use crate::store::verify::{BitSet, Steps, VerifyReport, is_damage, occupy};
+use crate::store::verify::{BitSet, Steps, VerifyReport, occupy};
 use crate::types::PageId;
 use hedgerow_sync::primitive::Arc;
 use std::ops::ControlFlow;
@@ -30,12 +30,7 @@ impl Shared {
         if !slots.has_stored_forms() {
             return Ok(());
         }
-        let trees = match self.catalogue.trees() {
-            // What is damaged is a finding of earlier passes.
-            Err(error) if is_damage(&error) => return Ok(()),
-            other => other?,
-        };
-        for (name, tree, _) in trees {
+        for (name, tree) in self.trees_to_verify(report)? {
             let before = report.findings.len();
             let mut ended = Ok(());
             let walked = tree.for_each_stored_form(&mut |page, value| {
@@ -51,10 +46,8 @@ impl Shared {
                 };
                 if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
-            match ended.and(walked) {
-                // Pass 3 has said so.
-                Err(error) if is_damage(&error) => {}
-                other => other?,
+            if let Err(error) = ended.and(walked) {
+                report.take_later(error)?;
             }
             for finding in &mut report.findings[before..] {
                 finding.keyspace = Some(name.clone());
@@ -76,7 +69,7 @@ impl Shared {
         let reading = slots.read_extents(self.pool.epochs().current());
         let mut reader = match ExtentReader::new(None, slots, extent, reading) {
             Ok(reader) => reader,
-            Err(error) => return report.take(error, Some(page)),
+            Err(error) => return report.take(error, Some(page), None),
         };
         let geometry = slots.state().zones.geometry();
         for run in runs {
@@ -91,7 +84,7 @@ impl Shared {
             match reader.read_at(at, &mut piece) {
                 Ok(count) => at += count as u64,
                 // One finding for each value is enough.
-                Err(error) => return report.take(error, Some(page)),
+                Err(error) => return report.take(error, Some(page), None),
             }
             steps.piece()?;
         }

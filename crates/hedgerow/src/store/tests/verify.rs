@@ -3,7 +3,7 @@
 use super::*;
 use crate::store::VerifyReport;
 use crate::store::verify::{BitSet, Steps};
-use crate::testing::sim::CallKind;
+use crate::testing::sim::{CallKind, Fault};
 use crate::types::TreeId;
 use std::ops::ControlFlow;
 
@@ -115,4 +115,45 @@ fn a_pinned_checkpoint_that_counts_more_than_it_refers_to_is_sound_in_a_file_tha
     assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
     let findings = view.verify(|_| ControlFlow::Continue(())).unwrap().findings;
     assert!(findings.is_empty(), "{findings:?}");
+}
+
+/// The first one ended the verification, without a list, and neither it nor a backup said where it was.
+#[test]
+fn places_that_cannot_be_read_are_listed_and_a_backup_names_the_first() {
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..1_000_u32 {
+        wrens.put(&n.to_be_bytes(), &[7; 40]).unwrap();
+    }
+    for n in 0..4 {
+        put_large(&store, &wrens, &[n], 9000);
+    }
+    store.close().unwrap();
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let mut listed = 0;
+    for call in 0.. {
+        disk.inject(Fault::once(CallKind::Read, call, Fault::EIO));
+        let report = store.verify(|_| ControlFlow::Continue(())).unwrap();
+        if !disk.take_faults().is_empty() {
+            assert!(report.is_clean() && call > 200, "{call} calls: {report:?}");
+            break;
+        }
+        // What was read ahead is read again.
+        listed += u64::from(!report.is_clean());
+        for finding in &report.findings {
+            let has_place = finding.page.is_some() || finding.offset_bytes.is_some();
+            assert!(has_place || finding.what.contains("at byte"), "call {call}: {finding}");
+        }
+    }
+    assert!(listed > 100, "{listed}");
+    let mut named = 0;
+    for call in 0.. {
+        disk.inject(Fault::once(CallKind::Read, call, Fault::EIO));
+        let copy = store.backup(&disk, Path::new("/data/copy"), &mut |_| ControlFlow::Continue(()));
+        let Err(error) = copy else { break };
+        assert!(disk.take_faults().is_empty());
+        assert_eq!((error.kind(), error.os_error()), (ErrorKind::Io, Some(Fault::EIO)), "{call}");
+        named += u64::from(error.to_string().contains("at byte"));
+    }
+    assert!(named > 50, "{named}");
 }
