@@ -491,16 +491,16 @@ impl Shared {
         }
         for (name, tree, dropping) in trees {
             report.keyspaces += u64::from(name.is_some());
-            let mut found: Vec<(PageId, Vec<TreeDefect>)> = Vec::new();
+            let before = report.findings.len();
             let mut stopped = None;
             let mut visit = |page: PageId, defects: &[TreeDefect]| {
                 report.reached += 1;
-                let mut defects = defects.to_vec();
-                if !reached.insert(u64::from(page.0)) {
-                    defects.push(TreeDefect::Unreadable("it is reached twice".into()));
-                }
-                if !defects.is_empty() {
-                    found.push((page, defects));
+                let is_first = reached.insert(u64::from(page.0));
+                let twice =
+                    (!is_first).then(|| TreeDefect::Unreadable("it is reached twice".into()));
+                // As they come: all those of a tree together might take any amount of memory.
+                for defect in defects.iter().chain(&twice) {
+                    report.add(Some(page), None, defect.to_string());
                 }
                 match steps.page() {
                     Ok(()) => ControlFlow::Continue(()),
@@ -517,12 +517,6 @@ impl Shared {
             };
             if let Some(error) = stopped {
                 return Err(error);
-            }
-            let before = report.findings.len();
-            for (page, defects) in found {
-                for defect in defects {
-                    report.add(Some(page), None, defect.to_string());
-                }
             }
             if let Err(error) = walked {
                 match error.kind() {
