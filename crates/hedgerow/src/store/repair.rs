@@ -8,8 +8,9 @@
 //! Where a part of the map is damaged, the pages that it named are looked for in the whole file (`search.rs`). A place that
 //! cannot be read is damage.
 //!
-//! Then the log is replayed, as far as it can be read. The new store is written like any (`create.rs`): after a failure or a
-//! crash there is nothing at its path. Memory: some 50 bytes for each page beside the limit of the new store. One thread.
+//! Then the log, which is opened before all that, is replayed, as far as it can be read. The new store is written like any
+//! (`create.rs`): after a failure or a crash there is nothing at its path. Memory: some 50 bytes for each page beside the limit of
+//! the new store. One thread.
 
 mod salvaged;
 mod search;
@@ -39,7 +40,7 @@ use crate::space::slot_store::{SlotStore, SpaceState};
 use crate::space::{Deltas, Zones};
 use crate::storage::{AlignedBuffer, Disk, File, OpenMode};
 use crate::types::{Epoch, PageId, Slot, TreeId};
-use crate::wal::scan;
+use crate::wal::{FileHeader, scan};
 use hedgerow_sync::primitive::Arc;
 use salvaged::{LostValues, Salvaged, nameless};
 use std::cell::RefCell;
@@ -72,6 +73,12 @@ pub fn repair(
     fit_blocks(&*file, superblock.geometry)?;
     let page_bytes = superblock.geometry.page_bytes() as usize;
     let options = StoreOptions { page_bytes: Some(page_bytes), log: false, ..options.clone() };
+    // Before hours of reading, whatever has to be moved away.
+    let log = LogFile::find(&options, disk, &disk.resolve(from)?, &superblock, OpenMode::ReadOnly);
+    let log = match log {
+        Err(error) if !is_end_of_replay(&error) => return Err(error),
+        found => found,
+    };
     let mut repair = Repair::new(file, superblock, progress)?;
     repair.find_pages()?;
     repair.examine()?;
@@ -79,7 +86,7 @@ pub fn repair(
         let store = Store::create_in(&options, file.clone())?;
         store.attend_new(&options)?;
         let trees = repair.salvage(&store)?;
-        repair.replay(&options, disk, from, &store, trees)?;
+        repair.replay(log, &store, trees)?;
         repair.report.keyspaces = store.keyspaces()?.len() as u64;
         // Nobody writes to it any more, so it needs no room for that.
         store.shared.pool.set_closed();
@@ -474,15 +481,11 @@ impl<'p> Repair<'p> {
     /// Makes the changes that the log has beyond the checkpoint, as far as it can be read.
     fn replay(
         &mut self,
-        options: &StoreOptions,
-        disk: &dyn Disk,
-        path: &Path,
+        found: Result<Option<(Arc<dyn File>, FileHeader)>>,
         store: &Store,
         trees: BTreeMap<TreeId, PoolTree>,
     ) -> Result<()> {
         let (from, log_end) = (self.superblock.scan_from(), self.superblock.log_end);
-        let path = disk.resolve(path)?;
-        let found = LogFile::find(options, disk, &path, &self.superblock, OpenMode::ReadOnly);
         let dropping = self.names.values().filter(|(_, entry)| entry.is_dropping);
         let dropping = dropping.map(|(_, entry)| entry.tree);
         let keyspaces = Salvaged {
@@ -520,10 +523,7 @@ impl<'p> Repair<'p> {
         self.report.replayed = replayed;
         self.report.defects.extend(keyspaces.defects());
         match outcome {
-            Err(error)
-                if error.is_loss()
-                    || matches!(error.kind(), ErrorKind::LogMissing | ErrorKind::InvalidName) =>
-            {
+            Err(error) if is_end_of_replay(&error) => {
                 let what = format!("only {replayed} changes of the log could be replayed: {error}");
                 self.report.defects.push(what);
                 Ok(())
@@ -531,6 +531,11 @@ impl<'p> Repair<'p> {
             other => other,
         }
     }
+}
+
+/// Whether an error means that what the log has, or the rest of it, is lost, and not that there is no repair.
+fn is_end_of_replay(error: &Error) -> bool {
+    error.is_loss() || matches!(error.kind(), ErrorKind::LogMissing | ErrorKind::InvalidName)
 }
 
 /// The name of a keyspace, unless no build gives such a one.

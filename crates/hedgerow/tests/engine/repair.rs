@@ -250,3 +250,31 @@ fn a_repair_that_cannot_be_made_leaves_nothing() {
     }
     assert!(failed > 5, "{failed} calls failed");
 }
+
+/// It was said only when all of the store had been read.
+#[test]
+fn a_log_that_came_after_the_store_is_told_before_anything_is_read() {
+    let disk = SimDisk::new(1);
+    let logged = options().memory_limit_bytes(1 << 20).log(true).log_segment_blocks(4);
+    let put = |key: &[u8]| {
+        let db = logged.on_disk(&disk, path(), OpenHow::ExistingOrNew).unwrap();
+        db.keyspace("wrens").unwrap().put(key, b"1").unwrap();
+        db.sync().unwrap();
+        db
+    };
+    put(b"first").close().unwrap();
+    let closed = disk.state().contents(path()).unwrap();
+    let db = put(b"second");
+    let disk = disk.kill(1);
+    drop(db);
+    disk.change_state(|state| state.set_contents(path(), &closed)).unwrap();
+    let mut calls = 0;
+    let refused = options().repair_on_disk(&disk, path(), Path::new(REPAIRED), |_| {
+        calls += 1;
+        ControlFlow::Continue(())
+    });
+    assert_eq!((refused.unwrap_err().kind(), calls), (ErrorKind::ForeignLog, 0));
+    disk.unlink(&log_path(path())).unwrap();
+    assert!(repair(&disk).unwrap().is_clean());
+    assert!(repaired(&disk)["wrens"].contains_key(&b"first"[..]));
+}
