@@ -11,16 +11,17 @@
 //! never takes more memory than a record and a piece of the file.
 
 use super::block::{
-    self, BLOCK_BYTES, BlockBytes, FileHeader, HEADER_BYTES, PAYLOAD_BYTES, block_of,
+    self, BLOCK_BYTES, BlockBytes, FileHeader, HEADER_BYTES, PAYLOAD_BYTES, SegmentSize, block_of,
     named_segment, start_of,
 };
 use super::log::PREPARED_SEGMENTS;
 use super::record::{Decoded, Record};
 use super::ring::Appended;
 use crate::error::{Error, Result};
-use crate::storage::{AlignedBuffer, File};
+use crate::storage::{AlignedBuffer, File, ReadRequest};
 use crate::types::{Epoch, Lsn};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What a checkpoint says of its log.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,8 @@ pub struct ScanEnd {
 
 /// Blocks read with one call.
 const BLOCKS_AT_ONCE: usize = 64;
+/// Names of segments read together. A log of a GiB has 4,200, and each may be a seek.
+const NAMES_AT_ONCE: usize = 128;
 
 /// Reads the first block of a log file.
 ///
@@ -197,6 +200,20 @@ fn segment_by_blocks(
     Ok(newest)
 }
 
+/// Reads the names of the segments at some places into the beginning of `names`, all of them together.
+fn read_names(
+    file: &dyn File,
+    size: SegmentSize,
+    places: Range<u32>,
+    names: &mut [u8],
+) -> Result<()> {
+    let names = names.chunks_exact_mut(BLOCK_BYTES).zip(places);
+    let request = |(name, place)| ReadRequest::new(size.place_offset_bytes(place), name);
+    let mut requests: Vec<ReadRequest<'_>> = names.map(request).collect();
+    file.read_batch(&mut requests);
+    requests.into_iter().try_for_each(|request| request.result)
+}
+
 /// The blocks of a log file, wherever their segments lie.
 pub(super) struct Blocks<'f> {
     file: &'f dyn File,
@@ -217,21 +234,26 @@ impl<'f> Blocks<'f> {
     ) -> Result<Blocks<'f>> {
         let size = header.segment;
         let whole = file.len_bytes()?.saturating_sub(BLOCK_BYTES as u64) / size.file_bytes();
+        let whole = u32::try_from(whole).unwrap_or(u32::MAX);
         let mut places = BTreeMap::new();
-        let mut name = [0; BLOCK_BYTES];
-        for place in 0..u32::try_from(whole).unwrap_or(u32::MAX) {
-            file.read_unaligned(size.place_offset_bytes(place), &mut name)?;
-            let segment = match named_segment(&name, &header.identity, size) {
-                Some(segment) => segment,
-                // One damaged block must not hide the others of its segment.
-                None => match segment_by_blocks(file, header, place, &mut name)? {
+        let mut names = AlignedBuffer::zeroed(NAMES_AT_ONCE.min(whole as usize) * BLOCK_BYTES)?;
+        let mut bytes = [0; BLOCK_BYTES];
+        for first in (0..whole).step_by(NAMES_AT_ONCE) {
+            let read_now = first..whole.min(first.saturating_add(NAMES_AT_ONCE as u32));
+            read_names(file, size, read_now.clone(), &mut names)?;
+            for (place, name) in read_now.zip(names.as_chunks::<BLOCK_BYTES>().0) {
+                let segment = match named_segment(name, &header.identity, size) {
                     Some(segment) => segment,
-                    None => continue,
-                },
-            };
-            if places.insert(segment, place).is_some() {
-                let what = format!("two places of the log say that they are segment {segment}");
-                return Err(Error::corrupted_at(size.place_offset_bytes(place), what));
+                    // One damaged block must not hide the others of its segment.
+                    None => match segment_by_blocks(file, header, place, &mut bytes)? {
+                        Some(segment) => segment,
+                        None => continue,
+                    },
+                };
+                if places.insert(segment, place).is_some() {
+                    let what = format!("two places of the log say that they are segment {segment}");
+                    return Err(Error::corrupted_at(size.place_offset_bytes(place), what));
+                }
             }
         }
         // No read goes beyond its segment.

@@ -2,6 +2,8 @@
 
 use super::super::block::{self, BlockBytes, BlockHeader, HEADER_BYTES};
 use super::*;
+use crate::storage::{LockOutcome, ReadRequest, WriteRequest};
+use hedgerow_sync::primitive::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Three records, each in a block of its own, none of them vouched for by the superblock.
 fn three_records() -> SimDisk {
@@ -72,4 +74,64 @@ fn a_first_block_that_is_all_there_is_says_whose_log_it_was() {
     assert_eq!(read_header(&*file).unwrap(), header());
     file.set_len(BLOCK_BYTES as u64 - 1).unwrap();
     assert!(read_header(&*file).is_err());
+}
+
+/// Counts the calls that read, however much.
+#[derive(Debug)]
+struct Counting {
+    file: Arc<dyn File>,
+    calls: AtomicUsize,
+}
+
+#[rustfmt::skip]
+impl File for Counting {
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+        self.calls.fetch_add(1, Relaxed);
+        self.file.read_at(offset_bytes, buf)
+    }
+    fn read_unaligned(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+        self.calls.fetch_add(1, Relaxed);
+        self.file.read_unaligned(offset_bytes, buf)
+    }
+    fn read_batch(&self, requests: &mut [ReadRequest<'_>]) {
+        self.calls.fetch_add(1, Relaxed);
+        self.file.read_batch(requests);
+    }
+    fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> { self.file.write_at(offset_bytes, buf) }
+    fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> { self.file.write_batch(requests) }
+    fn len_bytes(&self) -> Result<u64> { self.file.len_bytes() }
+    fn set_len(&self, len_bytes: u64) -> Result<()> { self.file.set_len(len_bytes) }
+    fn allocate(&self, offset_bytes: u64, len_bytes: u64) -> Result<()> { self.file.allocate(offset_bytes, len_bytes) }
+    fn punch_hole(&self, offset_bytes: u64, len_bytes: u64) -> Result<bool> { self.file.punch_hole(offset_bytes, len_bytes) }
+    fn sync_data(&self) -> Result<()> { self.file.sync_data() }
+    fn sync_all(&self) -> Result<()> { self.file.sync_all() }
+    #[cfg(hedgerow_internals)]
+    fn allocated_bytes(&self) -> Result<u64> { self.file.allocated_bytes() }
+    fn block_bytes(&self) -> usize { self.file.block_bytes() }
+    fn try_lock(&self, exclusive: bool) -> Result<LockOutcome> { self.file.try_lock(exclusive) }
+    fn is_at(&self, path: &Path) -> Result<bool> { self.file.is_at(path) }
+    fn unlock(&self) -> Result<()> { self.file.unlock() }
+}
+
+/// Each was read by itself, one after the other, at each look at the log.
+#[test]
+fn names_of_segments_are_read_many_at_a_time() {
+    const SEGMENTS: u64 = 300;
+    let disk = SimDisk::new(21);
+    let log = begin(&disk, false);
+    let mut end = start();
+    let mut records = 0;
+    while log.file_bytes() < SEGMENTS * SEGMENT.file_bytes() {
+        end = put(&log, records, 3000).unwrap();
+        records += 1;
+    }
+    log.flush().unwrap();
+    let file = Counting { file: cached(&disk), calls: AtomicUsize::new(0) };
+    // Nothing is to be read of the records.
+    let from = ScanFrom { replay_start: end, log_end: end, ..from() };
+    let scanned = scan(&file, &header(), &from, &mut |_, _| Ok(())).unwrap();
+    assert!(scanned.records == 0 && scanned.end >= end, "{scanned:?}");
+    let calls = file.calls.into_inner();
+    assert!(calls < 30, "{calls} calls");
+    assert_eq!(read(&disk, &super::from()).unwrap().len() as u64, records);
 }
