@@ -60,8 +60,8 @@ struct Buffered {
     part_bytes: usize,
     /// It was used since it was asked for last.
     was_used: bool,
-    /// A write has failed: what was taken is not all there.
-    has_failed: bool,
+    /// Why what was taken is not all there.
+    failed: Option<Error>,
 }
 
 impl fmt::Debug for ExtentWriter {
@@ -173,14 +173,13 @@ impl Drop for ExtentWriter {
 
 impl Buffered {
     fn check_failed(&self) -> Result<()> {
-        match self.has_failed {
-            true => {
-                let what =
-                    "an earlier write of this value has failed; start again with a new writer";
-                Err(Error::new(ErrorKind::WriterFailed, what))
-            }
-            false => Ok(()),
-        }
+        self.failed.as_ref().map_or(Ok(()), |error| {
+            // Whoever lends memory may have been the first to see it.
+            let what = format!(
+                "an earlier write of this value has failed; start again with a new writer: {error}"
+            );
+            Err(Error::new(ErrorKind::WriterFailed, what))
+        })
     }
 }
 
@@ -226,7 +225,7 @@ impl Output {
             let (loan, slots) = (&mut loan[..chunk], &self.slots);
             let read = read_chunks(slots, &self.extent, first, loan, &mut |_, _| {});
             // Nothing is lost yet, but nobody else has these bytes.
-            read.inspect_err(|_| buffered.has_failed = true)?;
+            read.inspect_err(|error| buffered.failed = Some(error.duplicate()))?;
         }
         buffered.loan = Some(loan);
         Ok(())
@@ -236,7 +235,9 @@ impl Output {
     /// and is written again when it has more.
     fn write_out(&self, buffered: &mut Buffered) -> Result<()> {
         let written = self.try_write_out(buffered);
-        buffered.has_failed |= written.is_err();
+        if let Err(error) = &written {
+            buffered.failed = Some(error.duplicate());
+        }
         written
     }
 

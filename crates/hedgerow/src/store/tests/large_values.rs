@@ -27,6 +27,21 @@ fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
     assert_eq!(refused.kind(), ErrorKind::Closed);
 }
 
+/// Where the memory of a writer was asked back, nobody had said it before.
+#[test]
+fn a_writer_that_has_failed_says_why() {
+    let (disk, store) = new_store();
+    let mut writer = store.write_large(6 << 20, 200, &crate::Wait::Forever).unwrap();
+    disk.inject(Fault::once(CallKind::Write, 0, Fault::ENOSPC));
+    let bytes = vec![9; 3 << 20];
+    assert_eq!(writer.write(&bytes).unwrap_err().kind(), ErrorKind::DiskFull);
+    for failed in [writer.write(&bytes), writer.finish()] {
+        let failed = failed.unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::WriterFailed);
+        assert!(failed.to_string().contains("simulated failure of Write"), "{failed}");
+    }
+}
+
 fn read(store: &Store, tree: &PoolTree, key: &[u8]) -> Vec<u8> {
     let mut reader = find_large(store, tree, key).unwrap().expect("it is large");
     let mut bytes = vec![0; reader.len_bytes() as usize];
