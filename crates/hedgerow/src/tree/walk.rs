@@ -185,7 +185,11 @@ impl<P: Pages> Tree<P> {
             let (page, bytes) =
                 self.copy_at(id, retry, &open).inspect_err(|restart| match restart {
                     Restart::Absent(_) => {
-                        let next = (index..=count).take(AHEAD_MAX).map(|i| node.child_at(i));
+                        // The neighbours of one that cannot be read were asked for with it, and may be like it.
+                        let before = index.checked_sub(1).map(|i| node.child_at(i));
+                        let is_alike = before.is_some_and(|id| done.unreadable.contains(&id));
+                        let most = if is_alike { 0 } else { AHEAD_MAX };
+                        let next = (index..=count).take(most).map(|i| node.child_at(i));
                         done.ahead.extend(next.filter(|&id| self.pool.translate(id).is_none()));
                     }
                     Restart::Corrupt(_) => done.impossible = Some(id),

@@ -1,6 +1,7 @@
 //! Verification of books that do not balance, and of what is half there by right.
 
 use super::*;
+use crate::page::header::{self, PageKind};
 use crate::store::VerifyReport;
 use crate::store::verify::{BitSet, Steps};
 use crate::testing::sim::{CallKind, Fault};
@@ -156,4 +157,48 @@ fn places_that_cannot_be_read_are_listed_and_a_backup_names_the_first() {
         named += u64::from(error.to_string().contains("at byte"));
     }
     assert!(named > 50, "{named}");
+}
+
+/// The next 32 were read again after each.
+#[test]
+fn a_walk_over_damaged_neighbours_does_not_read_them_again_and_again() {
+    const DAMAGED: usize = 60;
+    let (disk, store) = new_store();
+    let wrens = store.create_keyspace("wrens").unwrap();
+    for n in 0..2_000_u32 {
+        wrens.put(&n.to_be_bytes(), &[7; 40]).unwrap();
+    }
+    store.close().unwrap();
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    let mut walked = Vec::new();
+    let mut visit = |page, _: &[_]| {
+        walked.push(page);
+        ControlFlow::Continue(())
+    };
+    wrens.verify_with(&mut visit).unwrap();
+    let file = disk.open(path(), OpenMode::ReadWrite, DirectIo::Never).unwrap();
+    for page in &walked[walked.len() / 2..][..DAMAGED] {
+        let at = store.pool().slot_of(*page).unwrap().unwrap().offset_bytes();
+        let mut image = [0; 512];
+        file.read_unaligned(at, &mut image).unwrap();
+        if header::kind(&image) != Some(PageKind::Inner) {
+            file.write_at(at, &[1; 512]).unwrap();
+        }
+    }
+    drop((file, wrens));
+    store.close().unwrap();
+    let store = open(&options(), &disk, OpenHow::Existing).unwrap();
+    let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+    let pages = walked.len();
+    let before = disk.calls(CallKind::Read);
+    let mut damaged = 0;
+    let mut visit = |_, defects: &[_]| {
+        damaged += usize::from(!defects.is_empty());
+        ControlFlow::Continue(())
+    };
+    wrens.verify_with(&mut visit).unwrap();
+    let reads = (disk.calls(CallKind::Read) - before) as usize;
+    assert!(damaged > DAMAGED - 10 && pages > 2 * DAMAGED, "{damaged} of {pages}");
+    assert!(reads < pages + 4 * DAMAGED, "{reads} reads of {pages} pages");
 }
