@@ -10,8 +10,8 @@
 //! A writer is never refused. If a quarter of all room is in use, a checkpoint is asked for, which takes snapshots over. If three quarters are,
 //! versions that nobody needs are dropped, and then a checkpoint is waited for that may take a snapshot over, for a moment: what a snapshot
 //! needs when it goes over stays, so there has to be room left. If all of it is in use, the oldest snapshot is given up, those that are
-//! not pinned first. What is left then are other writers' reservations, which end by themselves, and frames that are not lent
-//! while operations have places in the pool.
+//! not pinned first. What is left then are frames that are not lent while operations have places in the pool. What other writers are promised and
+//! have not used is no reason for either: it comes back by itself, and giving a snapshot up would free none of it.
 
 use crate::error::Result;
 use crate::versions::begin::Change;
@@ -128,13 +128,21 @@ impl<M: Memory, P> Versions<M, P> {
     fn try_reserve(&self, cells: u32, patient: bool) -> Reserved {
         let (most, used) = (self.most_cells(), self.room.used());
         let has_grown = used >= self.room.kept() + most / GROWTH_PART;
-        if patient && used >= most / 4 * 3 && self.room.has(cells) {
+        let crowded = most / 4 * 3;
+        if patient && used >= crowded && self.room.has(cells) && self.in_use() >= crowded {
             return Reserved::Crowded { has_grown };
         }
         match self.room.promise(cells, 0) {
             true => Reserved::Done { is_due: used >= most / 4 && has_grown },
             false => Reserved::Full,
         }
+    }
+
+    /// Whether nothing is in the way of so many cells but what others are promised. A few more have to be free: he who needs many might never find a
+    /// moment at which nobody else is promised any.
+    fn are_promised(&self, cells: u32) -> bool {
+        // Indexed: what recent versions are promised for their places does not come back by itself.
+        self.indexed().cells.free() >= cells.saturating_add(self.most_cells() / GROWTH_PART)
     }
 
     /// Promises so many cells; whether so much is in use that a checkpoint may help. `None`: there are too few, and nothing helps but to
@@ -176,6 +184,12 @@ impl<M: Memory, P> Versions<M, P> {
             if self.lend()? {
                 continue;
             }
+            if self.are_promised(cells) {
+                return Ok(match self.try_reserve(cells, false) {
+                    Reserved::Done { is_due } => Some(is_due),
+                    _ => None,
+                });
+            }
             if !self.collect(around)? {
                 // Whoever begins a snapshot just now waits for writers, of which this is none.
                 waiting.check()?;
@@ -184,6 +198,9 @@ impl<M: Memory, P> Versions<M, P> {
             }
             if let Reserved::Done { is_due } = self.try_reserve(cells, false) {
                 return Ok(Some(is_due));
+            }
+            if self.are_promised(cells) {
+                return Ok(None);
             }
             if waits_left > 0 && self.wants_checkpoint() {
                 waits_left -= 1;

@@ -311,12 +311,17 @@ impl<M: Memory, P> Versions<M, P> {
         self.table.lock().replace(is_it, other)
     }
 
+    /// Cells that versions take, without what writers are promised.
+    pub(super) fn in_use(&self) -> u32 {
+        let table = self.table.lock();
+        table.cells.all() - table.cells.free()
+    }
+
     /// Whether so much was kept since the last collection that another one may be worth it.
     pub(super) fn is_collection_due(&self) -> bool {
         let block = (self.memory.block_bytes() / super::cells::CELL_BYTES) as u32;
-        // What writers inside are promised comes to less.
         let least = block.max(self.most_cells() / LEAST_PART);
-        self.room.used().saturating_sub(self.room.recent()) >= 2 * self.room.kept().max(least)
+        self.in_use().saturating_sub(self.room.recent()) >= 2 * self.room.kept().max(least)
     }
 
     /// Whether recent versions take so much that it is time to see who needs them.

@@ -332,6 +332,47 @@ fn changes_of_half_of_all_memory_are_made_at_once_twice_at_a_time() {
     life.kept.end(held.snapshot);
 }
 
+/// Surroundings that count who waits for a checkpoint.
+#[derive(Default)]
+struct Counting(Log, Cell<u32>);
+
+impl Surroundings for Counting {
+    fn tail(&self) -> Lsn {
+        self.0.tail()
+    }
+
+    fn wait_for_stays(&self) {}
+
+    fn wait_for_checkpoint(&self, _: &Waiting<'_>) -> Result<bool> {
+        self.1.set(self.1.get() + 1);
+        Ok(false)
+    }
+}
+
+/// It comes back by itself: two large batches at a time gave up every snapshot, with hardly a version in memory.
+#[test]
+fn what_others_are_promised_is_waited_for_and_gives_no_snapshot_up() {
+    let mut life = Life::new(256, 33, 1);
+    life.change(b"a", Some(b"old"));
+    let mut held = life.begin();
+    life.change(b"a", Some(b"new"));
+    let around = Counting(Log(Cell::new(life.log.0.get())), Cell::new(0));
+    let admit = |cells| life.kept.admit(&around, || cells, &Waiting::Forever).unwrap();
+    let most = life.kept.most_cells_at_once();
+    let first = admit(most).unwrap();
+    assert!(admit(most).is_none(), "there is room when the first is done");
+    // Little is left that nobody is promised, and versions take hardly any.
+    let second = admit(most / 2 + most / 4).unwrap();
+    drop(admit(2).unwrap());
+    assert_eq!((life.figures().given_up, around.1.get()), (0, 0));
+    drop(second);
+    drop(first);
+    drop(admit(most).unwrap());
+    life.check(&mut held, b'a'..b'b');
+    assert!(!held.is_too_old);
+    life.kept.end(held.snapshot);
+}
+
 #[test]
 fn trees_and_bounds_are_kept_apart_among_removed_keys() {
     let mut life = Life::new(4096, 60, 1);

@@ -563,3 +563,27 @@ fn handles_of_other_databases_and_later_keyspaces_are_refused() {
     assert_eq!(seen.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
     assert_eq!(seen.count().unwrap(), 1);
 }
+
+/// Each is promised nearly half of all memory for old versions, and uses little of it.
+#[test]
+fn large_batches_of_two_threads_leave_a_snapshot_readable() {
+    let db = Options::new().memory_limit_bytes(64 << 20).in_memory().unwrap();
+    let wrens = db.keyspace("wrens").unwrap();
+    let write = |value: &[u8]| {
+        let mut batch = WriteBatch::new();
+        for n in 0..10_000_u64 {
+            batch.put(&wrens, &n.to_be_bytes(), value).unwrap();
+        }
+        db.write(&batch).unwrap();
+    };
+    write(b"");
+    let snapshot = db.snapshot().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..20).for_each(|_| write(&[7; 180])));
+        }
+    });
+    assert_eq!(db.stats().unwrap().snapshots.given_up, 0);
+    let seen = snapshot.keyspace(&wrens).unwrap();
+    assert!((0..10_000_u64).all(|n| seen.get(&n.to_be_bytes()).unwrap().unwrap().is_empty()));
+}
