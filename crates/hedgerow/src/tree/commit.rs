@@ -24,12 +24,11 @@
 use super::Tree;
 use super::commit_leaves::{
     Changed, Fences, Latched, Later, change_leaf, first_without_room, is_leaf_of, is_shown,
-    place_of,
+    make_room_from, place_of,
 };
 use super::descend::Target;
 use super::read_set::{AskFile, FromFile, Read, ReadSet};
 use super::retry::{Patience, Retry, Stop};
-use super::split::Room;
 use super::write_set::{PIECE_BYTES, Write, encode, fit_piece};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Leaf, Position, plain_leaf};
@@ -144,6 +143,8 @@ struct Commit<'c, P: PagePool> {
     later: Vec<(usize, Later)>,
     /// Room for old versions that the changes need, if somebody has counted it.
     version_cells: Option<u32>,
+    /// The first change for which room was made last.
+    made_room_at: Option<usize>,
 }
 
 impl Stroke {
@@ -180,6 +181,7 @@ impl Stroke {
             piece: Vec::new(),
             later: Vec::new(),
             version_cells: None,
+            made_room_at: None,
         };
         // Made when the first try has failed, so that others pay nothing for it.
         let mut retry: Option<Retry<'c, P>> = None;
@@ -268,25 +270,23 @@ impl<'c, P: PagePool> Commit<'c, P> {
         retry.session.prefetch(&ids, Access::Point)
     }
 
-    /// Splits the leaves that do not take all their changes: all of them before the next try, which looks at every leaf.
+    /// Splits the leaves that do not take all their changes, and what comes of them: all before the next try, which looks at every leaf. If there are more
+    /// leaves by then than may be, it says so.
     #[cold]
     fn make_room(&mut self, leaves: &[Full], retry: &mut Retry<'c, P>) -> Result<()> {
-        for &Full { first, at } in leaves {
-            let Write { tree, key, value } = self.writes[at];
-            let value_bytes = value.map_or(0, <[u8]>::len);
-            // Splits for single keys never end: for each alone there is room.
-            let room = match at.checked_sub(1).filter(|_| at > first) {
-                Some(below) => Room::Apart { low: self.writes[below].key, high: key, value_bytes },
-                None => Room::Record { key, value_bytes },
-            };
-            retry.turn_to(tree.root);
-            tree.make_room(key, room, Purpose::Take, retry)?;
+        self.scratch.resize(self.pool.page_bytes(), 0);
+        let mut splits_left = self.stroke.most_leaves.saturating_sub(self.leaves.len()).max(1);
+        for full in leaves {
+            let from = (full.first, full.at);
+            make_room_from(self.writes, from, &mut self.scratch, &mut splits_left, retry)?;
         }
         // The next look may read values and other trees, each of which takes a place in the pool of its own.
         if !self.is_held {
             retry.session.let_go();
         }
-        retry.after_room()
+        let at = leaves.first().map(|full| full.at);
+        // Further on than before: nobody has taken the room.
+        if std::mem::replace(&mut self.made_room_at, at) < at { Ok(()) } else { retry.after_room() }
     }
 
     fn attempt(&mut self, mut retry: Option<&mut Retry<'c, P>>) -> Result<Tried, Stop> {

@@ -1,12 +1,16 @@
-//! The leaves of a commit: while they are latched, how one is known again that was waited for, whether one takes its changes, and the changes.
+//! The leaves of a commit: while they are latched, how one is known again that was waited for, whether one takes its changes, room for them,
+//! and the changes.
 //!
-//! Plain data beside latches; thread-safety: used by one thread.
+//! Room is made with nothing latched. Plain data beside latches; thread-safety: used by one thread.
 
+use super::retry::Retry;
 use super::sparse::{is_sparse, is_turn};
+use super::split::Room;
 use super::write_set::Write;
+use crate::error::Result;
 use crate::node::{Leaf, LeafMut, Node, Position, plain_leaf};
 use crate::page::{EpochStay, ExclusivePage, PagePool, SharedPage, header};
-use crate::types::{Lsn, TreeId};
+use crate::types::{Lsn, Purpose, TreeId};
 use hedgerow_sync::optimistic::PageBytes;
 use std::ops::Range;
 
@@ -88,6 +92,49 @@ pub(super) fn first_without_room<P: PagePool>(
         let at = leaf.as_leaf().find(write.key);
         !change_record(&mut leaf, at, write)
     })
+}
+
+/// Makes room for the change at `at` in a leaf that has it for those from `first` on, and then for those behind it, in what comes of that leaf. So who has
+/// many for one place looks at all other leaves once, and not for each new one. It stops where a leaf is not at hand.
+pub(super) fn make_room_from<'c, P: PagePool>(
+    writes: &'c [Write<'c, P>],
+    (mut first, mut at): (usize, usize),
+    scratch: &mut [u8],
+    splits_left: &mut usize,
+    retry: &mut Retry<'c, P>,
+) -> Result<()> {
+    while *splits_left > 0 {
+        *splits_left -= 1;
+        let Write { tree, key, value } = writes[at];
+        let value_bytes = value.map_or(0, <[u8]>::len);
+        // Splits for single keys never end: for each alone there is room.
+        let room = match at.checked_sub(1).filter(|_| at > first) {
+            Some(below) => Room::Apart { low: writes[below].key, high: key, value_bytes },
+            None => Room::Record { key, value_bytes },
+        };
+        retry.turn_to(tree.root);
+        tree.make_room(key, room, Purpose::Take, retry)?;
+        match next_without_room(&writes[at..], scratch).map(|next| at + next) {
+            Some(next) if next > at => (first, at) = (at, next),
+            // Not even alone.
+            Some(_) if first < at => first = at,
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// Which change finds no room in the leaf that is the first one's by now. `None`: all of that leaf do, or it is not at hand.
+fn next_without_room<P: PagePool>(writes: &[Write<'_, P>], scratch: &mut [u8]) -> Option<usize> {
+    let Write { tree, key, .. } = *writes.first()?;
+    let page = tree.leaf_for(key).ok()?;
+    page.bytes().copy(0, scratch);
+    page.validate().ok()?;
+    let node = plain_leaf(scratch).as_node();
+    let is_here =
+        |write: &Write<'_, P>| write.tree.id() == tree.id() && node.is_within_upper(write.key);
+    let here = &writes[..writes.partition_point(is_here)];
+    first_without_room(scratch, here)
 }
 
 /// Makes one change, of the record that was found or not found; `false`: there is no room, and nothing has changed.
