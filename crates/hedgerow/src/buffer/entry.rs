@@ -316,7 +316,7 @@ impl BufferPool {
         attempt(&hoping)
     }
 
-    /// Lets a batch in that makes `pages` pages dirty at most, `new` of them new ones: there is room for them, and it
+    /// Lets a batch in that makes `pages` pages dirty at most, `new` of them new ones, for `purpose`: there is room for them, and it
     /// stays the batch's until the value is dropped.
     ///
     /// Errors: as for entering; `MemoryLimit` if the page table cannot grow as much.
@@ -324,12 +324,13 @@ impl BufferPool {
         &self,
         pages: usize,
         new: usize,
+        purpose: Purpose,
         waiting: &Waiting<'_>,
     ) -> Result<Option<SetAside<'_>>> {
         self.check_table_room(new)?;
         let slots = self.slots.as_ref().filter(|_| !self.read_only);
         let aside = slots.map(|slots| slots.set_aside(pages as u64));
-        drop(self.enter_epoch(Purpose::Take, waiting)?);
+        drop(self.enter_epoch(purpose, waiting)?);
         Ok(aside)
     }
 }

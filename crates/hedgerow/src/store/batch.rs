@@ -24,7 +24,7 @@ use crate::buffer::BufferPool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::{Frames, Journal};
 use crate::space::SetAside;
-use crate::tree::{Part, ReadSet, Stroke, Write, encode, fit_piece, piece_bytes};
+use crate::tree::{Part, ReadSet, Stroke, Write, encode, fit_piece, piece_bytes, purpose_of};
 use crate::types::{Lsn, Purpose};
 use crate::wait::Waiting;
 use crate::wal::{BatchId, Log, MADE_BYTES, Record, Reservation, commit_id};
@@ -331,7 +331,8 @@ impl Shared {
             return Ok(None);
         }
         let most_leaves = self.pool.frames() as usize / STROKE_FRAMES_SHARE;
-        let _aside = self.pool.admit_batch(changes.len().min(most_leaves), 0, waiting)?;
+        let (most, purpose) = (changes.len().min(most_leaves), purpose_of(changes));
+        let _aside = self.pool.admit_batch(most, 0, purpose, waiting)?;
         let id = self.batches.number_commit();
         let stroke = Stroke { id, log_bytes: bytes, most_leaves };
         stroke.make(changes, read_set, waiting)
@@ -362,7 +363,7 @@ impl Shared {
         let there = self.pool.ids().lock().next_id().map_or(u32::MAX, |id| id.0) as usize;
         // Each change makes a leaf dirty, of which there are no more than pages.
         let most = changes.len().min(there.saturating_add(new));
-        let aside = self.pool.admit_batch(most, new, waiting)?;
+        let aside = self.pool.admit_batch(most, new, purpose_of(changes), waiting)?;
         let in_log = self.pool.reserve_log(log, bytes, waiting)?;
         Ok(BatchRoom { in_log, _aside: aside })
     }

@@ -33,6 +33,12 @@ pub(super) trait Change {
     /// Whether it can take space.
     const PURPOSE: Purpose = Purpose::Take;
 
+    /// The same of this one, if that depends on it.
+    #[inline(always)]
+    fn purpose(&self) -> Purpose {
+        Self::PURPOSE
+    }
+
     /// Decides by what the leaf holds. The bytes may be changing: the decision is used only if they
     /// were not, else this is called again.
     fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Self::Outcome>;
@@ -151,6 +157,12 @@ impl<P: PagePool> Tree<P> {
     }
 }
 
+/// That of a change which leaves this value: without one it removes.
+#[inline(always)]
+fn purpose_of(value: Option<&[u8]>) -> Purpose {
+    if value.is_some() { Purpose::Take } else { Purpose::GiveBack }
+}
+
 struct IfUnchanged<'c, P: PagePool, J> {
     tree: &'c Tree<P>,
     value: Option<&'c [u8]>,
@@ -159,6 +171,11 @@ struct IfUnchanged<'c, P: PagePool, J> {
 
 impl<P: PagePool, J: Judge<P>> Change for IfUnchanged<'_, P, J> {
     type Outcome = Compared;
+
+    #[inline(always)]
+    fn purpose(&self) -> Purpose {
+        purpose_of(self.value)
+    }
 
     fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<Compared> {
         // Asked after the look at the leaf, which the latch proves to be right.
@@ -295,6 +312,11 @@ pub(super) struct SwapIf<'v> {
 
 impl Change for SwapIf<'_> {
     type Outcome = CompareAndSwap;
+
+    #[inline(always)]
+    fn purpose(&self) -> Purpose {
+        purpose_of(self.new)
+    }
 
     fn decide<B: PageBytes>(&mut self, leaf: &Leaf<B>, at: Position) -> Decision<CompareAndSwap> {
         let holds = match self.expected {

@@ -29,7 +29,7 @@ use super::commit_leaves::{
 use super::descend::Target;
 use super::read_set::{AskFile, FromFile, Read, ReadSet};
 use super::retry::{Patience, Retry, Stop};
-use super::write_set::{PIECE_BYTES, Write, encode, fit_piece};
+use super::write_set::{PIECE_BYTES, Write, encode, fit_piece, purpose_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{Leaf, Position, plain_leaf};
 use crate::page::{
@@ -480,15 +480,15 @@ impl<'c, P: PagePool> Commit<'c, P> {
     }
 
     fn enter(&self) -> Result<P::EpochGuard<'c>> {
-        let is_logged = self.writes[0].tree.logged;
+        let (is_logged, purpose) = (self.writes[0].tree.logged, purpose_of(self.writes));
         match is_logged {
             true => self.pool.enter_to_change(
                 self.stroke.log_bytes,
                 || self.version_cells.unwrap_or_else(|| self.expected_cells()),
-                Purpose::Take,
+                purpose,
                 self.waiting,
             ),
-            false => self.pool.enter_to_append(0, Purpose::Take, self.waiting),
+            false => self.pool.enter_to_append(0, purpose, self.waiting),
         }
     }
 

@@ -112,7 +112,7 @@ pub use value_stats::ValueStats;
 #[cfg(hedgerow_internals)]
 pub use verify::Finding;
 pub use verify::TreeDefect;
-pub use write_set::{Write, encode, fit_piece, piece_bytes};
+pub use write_set::{Write, encode, fit_piece, piece_bytes, purpose_of};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::node::{self, LeafPolicy};

@@ -69,12 +69,12 @@ impl<P: PagePool> Tree<P> {
                     return Ok(outcome);
                 }
                 Ok(Written::Contended(outcome)) => {
-                    self.split_contended(key, C::PURPOSE, retry);
+                    self.split_contended(key, change.purpose(), retry);
                     return Ok(outcome);
                 }
                 Ok(Written::NoSpace) => {
                     let room = Room::Record { key, value_bytes: change.value().len() };
-                    self.make_room(key, room, C::PURPOSE, &mut retry)?;
+                    self.make_room(key, room, change.purpose(), &mut retry)?;
                     retry.after_room()?;
                 }
                 Err(stop) => {
@@ -149,8 +149,10 @@ impl<P: PagePool> Tree<P> {
         let itself = || RECORD_HEADER_BYTES + key.len() + change.value().len();
         let log_bytes = change.made().map_or_else(itself, |made| made.len_bytes());
         match self.logged {
-            true => self.enter_to_change_one(log_bytes as u64, key.len(), C::PURPOSE, waiting),
-            false => self.pool.enter_to_append(0, C::PURPOSE, waiting),
+            true => {
+                self.enter_to_change_one(log_bytes as u64, key.len(), change.purpose(), waiting)
+            }
+            false => self.pool.enter_to_append(0, change.purpose(), waiting),
         }
     }
 

@@ -7,6 +7,7 @@
 use super::Tree;
 use crate::large::is_stored_form;
 use crate::page::PagePool;
+use crate::types::Purpose;
 use crate::wal::{BatchId, RECORD_HEADER_BYTES, Record};
 
 /// Bytes of changes in one record, unless a single one is longer.
@@ -47,6 +48,12 @@ impl<'c, P: PagePool> Write<'c, P> {
     fn len_bytes(&self) -> usize {
         RECORD_HEADER_BYTES + self.key.len() + self.value.map_or(0, <[u8]>::len)
     }
+}
+
+/// Whether the changes can take space: removals alone give some back.
+pub fn purpose_of<P: PagePool>(writes: &[Write<'_, P>]) -> Purpose {
+    let removes = writes.iter().all(|write| write.value.is_none());
+    if removes { Purpose::GiveBack } else { Purpose::Take }
 }
 
 /// How many of the changes, from the first on, go into one piece, and their bytes.

@@ -168,6 +168,45 @@ fn the_zone_of_a_large_value_has_room_for_the_recovery() {
     assert!(crashes > 10, "the disk was full after {crashes} changes");
 }
 
+/// Each of them was refused as if it took space.
+#[test]
+fn batches_transactions_and_swaps_that_only_remove_are_let_in_on_a_full_disk() {
+    let mut dice = Dice(seed(26));
+    let disk = SimDisk::new(dice.roll());
+    let db = open(&logged(), &disk, OpenHow::New).unwrap();
+    let keyspace = db.keyspace("wrens").unwrap();
+    let value = [7; 40];
+    for n in 0..KEYS {
+        keyspace.put(&key(n), &value).unwrap();
+    }
+    db.checkpoint().unwrap();
+    disk.set_capacity(Some(disk.state().allocated_bytes() + (32 << 10)));
+    let mut fill = || {
+        let put = |n| keyspace.put(&key(KEYS + n), &value);
+        let refused = (0..20_000).find_map(|_| put(dice.below(20_000)).err());
+        assert_eq!(refused.expect("the disk has an end").kind(), ErrorKind::DiskFull);
+    };
+    fill();
+    let mut batch = WriteBatch::new();
+    batch.remove(&keyspace, &key(0)).unwrap();
+    batch.remove(&keyspace, &key(KEYS - 1)).unwrap();
+    db.write(&batch).unwrap();
+    // One that has read the only record that it removes, and one that removes two.
+    for keys in [1..2, 2..4] {
+        fill();
+        db.transact(|transaction| -> Result<()> {
+            let inside = transaction.keyspace(&keyspace)?;
+            keys.clone().try_for_each(|n| inside.take(&key(n)).map(drop))
+        })
+        .unwrap();
+    }
+    fill();
+    assert!(keyspace.compare_and_swap(&key(4), Some(&value), None).unwrap().is_swapped());
+    let left: Vec<u64> = (0..KEYS).filter(|n| keyspace.contains_key(&key(*n)).unwrap()).collect();
+    assert!(left.into_iter().eq(5..KEYS - 1));
+    assert_sound(&db, "on the full disk");
+}
+
 /// Recovers on a full disk, and works on there.
 fn work_on_a_full_disk(disk: &SimDisk, history: &[Model], n: u64) {
     let db = open(&logged(), disk, OpenHow::Existing);
