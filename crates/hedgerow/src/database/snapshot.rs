@@ -8,7 +8,7 @@ use crate::database::inner::Inner;
 use crate::database::keyspace::Keyspace;
 use crate::database::long::{Spot, is_long, spot_of};
 use crate::database::reads::reads;
-use crate::database::snapshot_stretches::SnapshotStretches;
+use crate::database::snapshot_stretches::OpenStretches;
 use crate::database::stretch::Stretches;
 use crate::database::values::Seen;
 use crate::database::view::View;
@@ -188,7 +188,7 @@ impl View for SnapshotView {
     }
 
     fn stretches(&self) -> Box<dyn Stretches> {
-        Box::new(SnapshotStretches::new(self.snapshot.open.clone(), self.tree.clone()))
+        Box::new(OpenStretches::new(self.snapshot.open.clone(), self.tree.clone()))
     }
 
     fn snapshot(&self) -> Result<Arc<OpenSnapshot>> {

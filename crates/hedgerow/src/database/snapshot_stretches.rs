@@ -16,9 +16,8 @@ use std::ops::Bound;
 const LEAST_TO_PASS: u32 = 8;
 const MOST_TO_PASS: u32 = 1024;
 
-/// The leaves of a tree, and what of them a snapshot sees.
+/// The leaves of a tree, and what of them a snapshot sees. The snapshot is given with each load, so that it may end before this.
 pub(super) struct SnapshotStretches {
-    open: Arc<OpenSnapshot>,
     tree: PoolTree,
     leaf: LeafRecords,
     /// How many leaves of the tree are not to be looked at, because the last one that was had changed since the snapshot, and how many were not yet.
@@ -31,10 +30,9 @@ pub(super) struct SnapshotStretches {
 }
 
 impl SnapshotStretches {
-    pub(super) fn new(open: Arc<OpenSnapshot>, tree: PoolTree) -> SnapshotStretches {
+    pub(super) fn new(tree: PoolTree) -> SnapshotStretches {
         let leaf = tree.leaf_records();
         SnapshotStretches {
-            open,
             tree,
             leaf,
             to_pass: 0,
@@ -47,10 +45,10 @@ impl SnapshotStretches {
     }
 
     /// The removed keys of a stretch's range, in order.
-    fn find_removed(&mut self, stretch: &Stretch) -> Result<()> {
+    fn find_removed(&mut self, open: &OpenSnapshot, stretch: &Stretch) -> Result<()> {
         let lower = stretch.lower().map_or(Bound::Unbounded, Bound::Excluded);
         let upper = stretch.upper().map_or(Bound::Unbounded, Bound::Included);
-        self.open.removed_within(self.tree.id(), lower, upper, &mut self.removed)
+        open.removed_within(self.tree.id(), lower, upper, &mut self.removed)
     }
 }
 
@@ -73,8 +71,8 @@ impl SnapshotStretches {
     }
 
     /// Copies the leaf of the tree, or that of the pinned checkpoint that the snapshot reads instead. Gives which, and its stamp.
-    fn copy_some_leaf(&mut self, wanted: Wanted<'_>) -> Result<(Source, Lsn)> {
-        let (open, tree) = (self.open.clone(), self.tree.id());
+    fn copy_some_leaf(&mut self, open: &OpenSnapshot, wanted: Wanted<'_>) -> Result<(Source, Lsn)> {
+        let tree = self.tree.id();
         if matches!(wanted, Wanted::At(_)) {
             (self.to_pass, self.passed) = (0, 0);
             self.pinned_walk = FrozenWalk::default();
@@ -112,9 +110,13 @@ impl SnapshotStretches {
     }
 
     /// Loads the range of the leaf in the tree, or the leaf of the pinned checkpoint that the snapshot reads instead.
-    fn try_load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<Loaded> {
-        let (source, stamp) = self.copy_some_leaf(wanted)?;
-        let open = self.open.clone();
+    fn try_load(
+        &mut self,
+        open: &OpenSnapshot,
+        wanted: Wanted<'_>,
+        to: &mut Stretch,
+    ) -> Result<Loaded> {
+        let (source, stamp) = self.copy_some_leaf(open, wanted)?;
         let tree = self.tree.id();
         to.begin(
             |fence| self.leaf.append_lower_fence(fence),
@@ -131,7 +133,7 @@ impl SnapshotStretches {
             });
             return Ok(Loaded::Whole);
         }
-        self.find_removed(to)?;
+        self.find_removed(open, to)?;
         let mut removed = self.removed.iter().peekable();
         let mut outcome = Ok(Loaded::Whole);
         let old = &mut self.value;
@@ -173,8 +175,14 @@ impl SnapshotStretches {
     }
 }
 
-impl Stretches for SnapshotStretches {
-    fn load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<()> {
+impl SnapshotStretches {
+    /// [`Stretches::load`].
+    pub(super) fn load(
+        &mut self,
+        open: &OpenSnapshot,
+        wanted: Wanted<'_>,
+        to: &mut Stretch,
+    ) -> Result<()> {
         let longest = self.tree.max_key_bytes();
         let mut wanted = match wanted {
             // An own key: it comes behind a tree key, and before the next one.
@@ -184,10 +192,28 @@ impl Stretches for SnapshotStretches {
             wanted => wanted,
         };
         // A snapshot goes over to a checkpoint once.
-        while self.try_load(wanted, to)? == Loaded::Elsewhere {
+        while self.try_load(open, wanted, to)? == Loaded::Elsewhere {
             // The walk has come to that leaf already.
             wanted = Wanted::At(wanted.target());
         }
         Ok(())
+    }
+}
+
+/// The same, of a snapshot that this keeps open.
+pub(super) struct OpenStretches {
+    open: Arc<OpenSnapshot>,
+    stretches: SnapshotStretches,
+}
+
+impl OpenStretches {
+    pub(super) fn new(open: Arc<OpenSnapshot>, tree: PoolTree) -> OpenStretches {
+        OpenStretches { open, stretches: SnapshotStretches::new(tree) }
+    }
+}
+
+impl Stretches for OpenStretches {
+    fn load(&mut self, wanted: Wanted<'_>, to: &mut Stretch) -> Result<()> {
+        self.stretches.load(&self.open, wanted, to)
     }
 }

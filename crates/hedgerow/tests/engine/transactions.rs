@@ -656,3 +656,30 @@ fn an_iterator_has_the_changes_that_there_were_when_it_was_made() {
         assert_eq!(handle.count().unwrap(), 4);
     }
 }
+
+/// It kept the snapshot open, and what is kept for that, for as long as it lived.
+#[test]
+fn an_iterator_and_a_cursor_of_a_transaction_that_has_ended_keep_no_snapshot() {
+    let db = Options::new().in_memory().unwrap();
+    let wrens = db.keyspace("wrens").unwrap();
+    for n in 0..1000_u32 {
+        wrens.put(&n.to_be_bytes(), b"sings").unwrap();
+    }
+    for commits in [true, false] {
+        let transaction = db.transaction(Isolation::Serializable);
+        let inside = transaction.keyspace(&wrens).unwrap();
+        inside.put(b"wren", b"hops").unwrap();
+        let (mut records, mut cursor) = (inside.iter(), inside.cursor());
+        records.next().unwrap().unwrap();
+        cursor.seek(&500_u32.to_be_bytes());
+        cursor.next_record().unwrap();
+        assert_eq!(db.pins().len(), 1);
+        match commits {
+            true => drop(transaction.commit().unwrap()),
+            false => drop(transaction),
+        }
+        assert!(db.pins().is_empty(), "commits: {commits}");
+        let refused = records.find_map(Result::err).unwrap();
+        assert_eq!(refused.kind(), ErrorKind::TransactionEnded);
+    }
+}

@@ -11,7 +11,7 @@
 use super::find::{Bucket, Place, locate_in, read_record};
 use super::{Cut, damaged, is_long, split_payload};
 use crate::database::inner::Inner;
-use crate::database::snapshot_stretches::SnapshotStretches;
+use crate::database::snapshot_stretches::OpenStretches;
 use crate::database::stretch::StretchCursor;
 use crate::database::values::Seen;
 use crate::error::Result;
@@ -84,7 +84,7 @@ impl Bucket for SnapshotBucket<'_> {
 
     fn beside(&mut self, label: u64, forward: bool) -> Result<Option<(u64, Vec<u8>)>> {
         let cursor = self.cursor.get_or_insert_with(|| {
-            let stretches = SnapshotStretches::new(self.snapshot.clone(), self.tree.clone());
+            let stretches = OpenStretches::new(self.snapshot.clone(), self.tree.clone());
             StretchCursor::new(Box::new(stretches), Bound::Unbounded, Bound::Unbounded)
         });
         cursor.seek(&self.cut.tree_key(label));

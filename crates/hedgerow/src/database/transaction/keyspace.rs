@@ -424,6 +424,7 @@ struct TransactionStretches {
     state: Arc<State>,
     tree: UsedTree,
     writes: Option<Arc<TreeWrites>>,
+    /// Without the snapshot, which ends with the transaction.
     base: Option<SnapshotStretches>,
     below: Stretch,
     /// The interval that the cursor is walking along.
@@ -435,11 +436,10 @@ impl Stretches for TransactionStretches {
         let inner = self.state.inner();
         let tree = &self.tree.of(&inner.opened).tree;
         let snapshot = self.state.snapshot(tree.wait())?;
-        let base =
-            self.base.get_or_insert_with(|| SnapshotStretches::new(snapshot.clone(), tree.clone()));
+        let base = self.base.get_or_insert_with(|| SnapshotStretches::new(tree.clone()));
         let loaded = match &self.writes {
-            None => base.load(wanted, to),
-            Some(writes) => base.load(wanted, &mut self.below).and_then(|()| {
+            None => base.load(&snapshot, wanted, to),
+            Some(writes) => base.load(&snapshot, wanted, &mut self.below).and_then(|()| {
                 let spot = |key: &[u8]| spot_of(&snapshot, inner, tree, key);
                 match placed(tree, &self.below, writes, spot)? {
                     Some(placed) => merge(&self.below, &placed, to),
