@@ -167,10 +167,10 @@ impl<M: Memory, P> Versions<M, P> {
                     continue;
                 }
                 Reserved::Crowded { .. } => {
-                    if !self.wants_checkpoint() || !around.wait_for_checkpoint(waiting)? {
-                        waits_left = 0;
-                    }
-                    waits_left = waits_left.saturating_sub(1);
+                    // There is room: who may not wait for more has it.
+                    let waits = || matches!(around.wait_for_checkpoint(waiting), Ok(true));
+                    waits_left =
+                        if self.wants_checkpoint() && waits() { waits_left - 1 } else { 0 };
                     continue;
                 }
                 Reserved::Full => {}

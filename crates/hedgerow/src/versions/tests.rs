@@ -10,7 +10,7 @@ use super::*;
 use crate::error::Result;
 use crate::testing::{PlainFreezer, PlainMemory};
 use crate::types::{Lsn, TreeId};
-use crate::wait::Waiting;
+use crate::wait::{Wait, Waiting};
 use hedgerow_sync::primitive::Arc;
 use hedgerow_sync::primitive::random::{self, SplitMix64};
 use std::cell::Cell;
@@ -369,6 +369,25 @@ fn what_others_are_promised_is_waited_for_and_gives_no_snapshot_up() {
     drop(first);
     drop(admit(most).unwrap());
     life.check(&mut held, b'a'..b'b');
+    assert!(!held.is_too_old);
+    life.kept.end(held.snapshot);
+}
+
+/// A quarter is free, and it failed all the same.
+#[test]
+fn who_may_not_wait_is_let_in_while_there_is_room() {
+    let mut life = Life::new(256, 33, 1);
+    let mut held = life.begin();
+    let mut number = 0u32;
+    while life.kept.in_use() < life.kept.most_cells() / 5 * 4 {
+        number += 1;
+        life.change(&[&b"b"[..], &number.to_le_bytes()].concat(), Some(b"new"));
+    }
+    for wait in [Wait::Never, Wait::For(std::time::Duration::ZERO)] {
+        let waiting = wait.begin();
+        drop(life.kept.admit(&life.log, || 2, &waiting).unwrap().unwrap());
+    }
+    life.check(&mut held, b'b'..b'c');
     assert!(!held.is_too_old);
     life.kept.end(held.snapshot);
 }
