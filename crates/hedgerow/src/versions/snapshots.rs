@@ -258,7 +258,9 @@ impl<M: Memory, P> Versions<M, P> {
         let nanos = self.nanos();
         let is_old =
             |slot: &Slot| u128::from(nanos.saturating_sub(slot.begun_nanos())) > most.as_nanos();
-        for slot in self.slots.all().filter(|slot| slot.state() != State::Empty) {
+        // Of those that are young or given up the pins need not be locked: each beginning of a snapshot may ask this.
+        let is_kept = |slot: &Slot| matches!(slot.state(), State::At(_) | State::Pinned(..));
+        for slot in self.slots.all().filter(|slot| is_kept(slot) && is_old(slot)) {
             drop(self.give_up_slot(slot, |_| is_old(slot)));
         }
     }

@@ -392,6 +392,35 @@ fn who_may_not_wait_is_let_in_while_there_is_room() {
     life.kept.end(held.snapshot);
 }
 
+/// It took the lock of all pins once for each open snapshot.
+#[test]
+fn who_looks_for_old_snapshots_locks_nothing_for_young_ones() {
+    use hedgerow_sync::primitive::thread;
+    use std::time::Duration;
+    let life = Life::new(256, 33, 1);
+    let (gone, young) = (life.begin(), life.begin());
+    assert!(life.kept.give_up(&gone.snapshot).is_none());
+    let kept = Arc::new(life.kept);
+    let pins = kept.pins.lock();
+    let (tells, told) = std::sync::mpsc::channel();
+    let looks = {
+        let kept = kept.clone();
+        let look = move || {
+            kept.give_up_older(Duration::from_secs(3600));
+            tells.send(()).unwrap();
+        };
+        thread::spawn_named("looks", look).unwrap()
+    };
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    drop(pins);
+    looks.join().unwrap();
+    kept.give_up_older(Duration::ZERO);
+    assert_eq!(kept.figures().given_up, 2);
+    for held in [gone, young] {
+        kept.end(held.snapshot);
+    }
+}
+
 #[test]
 fn trees_and_bounds_are_kept_apart_among_removed_keys() {
     let mut life = Life::new(4096, 60, 1);
