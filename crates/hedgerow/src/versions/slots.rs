@@ -214,7 +214,8 @@ impl Slots {
     fn add_piece(&self, free: &mut Vec<SlotId>) -> Result<()> {
         let before = |number: usize| FIRST_SLOTS * ((1 << number) - 1);
         let Some(at) = self.later.iter().position(|piece| piece.get().is_none()) else {
-            let what = format!("{} snapshots are open", before(LATER_PIECES + 1));
+            let open = before(LATER_PIECES + 1);
+            let what = format!("{open} snapshots are open, and no more fit; end some");
             return Err(Error::new(ErrorKind::MemoryLimit, what));
         };
         let refused = |_| Error::new(ErrorKind::MemoryLimit, "no memory for one more snapshot");

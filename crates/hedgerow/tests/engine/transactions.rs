@@ -673,12 +673,12 @@ fn an_iterator_and_a_cursor_of_a_transaction_that_has_ended_keep_no_snapshot() {
         records.next().unwrap().unwrap();
         cursor.seek(&500_u32.to_be_bytes());
         cursor.next_record().unwrap();
-        assert_eq!(db.pins().len(), 1);
+        assert_eq!(db.held_states().len(), 1);
         match commits {
             true => drop(transaction.commit().unwrap()),
             false => drop(transaction),
         }
-        assert!(db.pins().is_empty(), "commits: {commits}");
+        assert!(db.held_states().is_empty(), "commits: {commits}");
         let refused = records.find_map(Result::err).unwrap();
         assert_eq!(refused.kind(), ErrorKind::TransactionEnded);
     }

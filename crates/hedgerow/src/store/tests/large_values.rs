@@ -31,7 +31,7 @@ fn nothing_of_a_large_value_is_written_once_the_store_was_closed() {
 #[test]
 fn a_writer_that_has_failed_says_why() {
     let (disk, store) = new_store();
-    let mut writer = store.write_large(6 << 20, 200, &crate::Wait::Forever).unwrap();
+    let mut writer = store.write_large(6 << 20, 200, &crate::Wait::Default).unwrap();
     disk.inject(Fault::once(CallKind::Write, 0, Fault::ENOSPC));
     let bytes = vec![9; 3 << 20];
     assert_eq!(writer.write(&bytes).unwrap_err().kind(), ErrorKind::DiskFull);
