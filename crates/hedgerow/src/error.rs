@@ -230,7 +230,9 @@ impl ErrorKind {
     /// `SnapshotTooOld`, after which the whole transaction is run again, or another snapshot is begun. As those kinds say, a first part of
     /// `remove_range`, and of a large batch without a log, may have been made.
     ///
-    /// Not `MemoryLimit`, which may last, and not `NotYetDurable`, whose change is made.
+    /// Not `MemoryLimit`, which may last, and not `NotYetDurable`, whose change is made. A retry is a new call from the beginning: an iterator
+    /// has ended after an error, so another one is begun, a [`ValueWriter`](crate::ValueWriter) has to be begun again, and `put_stream`
+    /// needs its reader at the beginning.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
         use ErrorKind::{Conflict, DiskFull, Locked, SnapshotTooOld, Timeout, WouldBlock};

@@ -149,8 +149,12 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
 fn is_damage(kind: ErrorKind, store: &Path) -> bool {
     match kind {
         ErrorKind::Corrupted { .. } | ErrorKind::LogMissing => true,
-        // Of a store whose head is zeros, or cut off, nothing says that it was one.
-        ErrorKind::NotAStore => store.is_file(),
+        // Of a store whose head is zeros, or cut off, nothing says that it was one. A log that was replaced by a link or a directory
+        // is no damage of the store: the error says what is in the way.
+        ErrorKind::NotAStore => {
+            let log = std::fs::symlink_metadata(hedgerow::log_path(store));
+            store.is_file() && log.map_or(true, |log| log.is_file())
+        }
         _ => false,
     }
 }

@@ -92,6 +92,9 @@ fn a_store_without_its_head_or_its_log_is_damaged_and_what_is_no_file_is_an_erro
     open.close().unwrap();
     let done = run(&["verify", &copy]).code(4).stderr_has("1 defect found");
     assert!(done.text().contains("put the log back"), "{}", done.text());
+    // A directory in the place of its log says nothing of the store.
+    fs::create_dir(hedgerow::log_path(&copy)).unwrap();
+    run(&["verify", &copy]).code(1).stderr_has("-log");
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl Options {
     /// # Errors
     /// [`Locked`](ErrorKind::Locked) if a store at `path` is in use, or the backup is being written to;
     /// [`FileExists`](ErrorKind::FileExists) for anything else at `path`; [`ForeignLog`](ErrorKind::ForeignLog) for the log of another
-    /// store beside it; [`Corrupted`](ErrorKind::Corrupted), naming the first defect, if the backup is damaged;
+    /// store beside it; [`Corrupted`](ErrorKind::Corrupted), naming the first defect, if the backup is damaged, or the disk does not read a place of it;
     /// [`NotAStore`](ErrorKind::NotAStore) if it was cut short; [`NotClosed`](ErrorKind::NotClosed) if it was opened since and not
     /// closed; [`DirectoryNotFound`](ErrorKind::DirectoryNotFound); [`DiskFull`](ErrorKind::DiskFull); [`Cancelled`](ErrorKind::Cancelled); [`Io`](ErrorKind::Io); those of
     /// [`Options::open_read_only`].

@@ -57,7 +57,7 @@ fn codes_and_names_of_kinds_stay_what_they_are() {
         let is_retried = [5, 30, 34, 38, 40, 41].contains(&kind.code());
         assert_eq!(kind.is_retryable(), is_retried, "{name}");
     }
-    let documented: Vec<String> = include_str!("error.rs")
+    let documented: Vec<String> = include_str!("../error.rs")
         .lines()
         .filter_map(|line| line.strip_prefix("/// | "))
         .filter(|row| row.starts_with(|first: char| first.is_ascii_digit()))

@@ -273,7 +273,10 @@ impl LogFile {
 
     /// Removes the log that was replayed, of a store that is to have none.
     pub(super) fn remove_old(disk: &dyn Disk, path: &Path, log: &dyn File) -> Result<()> {
-        remove(disk, &log_path(path), log)
+        let path = log_path(path);
+        // A crash may have left it with the name of the next one as well.
+        disk.unlink_own(&with_suffix(&path, "-new"), log)?;
+        remove(disk, &path, log)
     }
 }
 

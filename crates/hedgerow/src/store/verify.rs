@@ -146,8 +146,8 @@ impl VerifyReport {
 
     /// [`Self::take`], of a pass that reads again what an earlier one has read: damage is a finding of that one, but what the disk
     /// does not give now it may have given then.
-    pub(super) fn take_later(&mut self, error: Error) -> Result<()> {
-        if is_damage(&error) { Ok(()) } else { self.take(error, None, None) }
+    pub(super) fn take_later(&mut self, error: Error, page: Option<PageId>) -> Result<()> {
+        if is_damage(&error) { Ok(()) } else { self.take(error, page, None) }
     }
 }
 
@@ -258,7 +258,7 @@ impl Shared {
     ) -> Result<Vec<(String, PoolTree)>> {
         match self.catalogue.trees() {
             Ok(trees) => Ok(trees.into_iter().map(|(name, tree, _)| (name, tree)).collect()),
-            Err(error) => report.take_later(error).map(|()| Vec::new()),
+            Err(error) => report.take_later(error, None).map(|()| Vec::new()),
         }
     }
 

@@ -77,7 +77,7 @@ impl Shared {
             }
         });
         match walked {
-            Err(error) => report.take_later(error),
+            Err(error) => report.take_later(error, None),
             Ok(ControlFlow::Break(ended)) => ended,
             Ok(ControlFlow::Continue(())) => Ok(()),
         }

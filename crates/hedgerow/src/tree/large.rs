@@ -8,7 +8,7 @@
 use super::Tree;
 use super::value::Value;
 use super::walk::Go;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::large::{is_same_value, is_stored_form};
 use crate::node::plain_leaf;
 use crate::page::header::{self, PageKind};
@@ -81,13 +81,14 @@ impl<P: PagePool> Tree<P> {
         self.note_page(epoch, page, false);
     }
 
-    /// Shows every value in a stored form, and its leaf, until `each` breaks off. Pages that cannot be read are passed over.
-    /// Nothing is latched meanwhile.
+    /// Shows every value in a stored form, and its leaf, until `each` breaks off. Pages that cannot be read are passed over, once
+    /// `unreadable` was told. Nothing is latched meanwhile.
     ///
-    /// Errors: the root cannot be read; `KeyspaceDropped`; `Timeout`.
+    /// Errors: the root cannot be read; those of `unreadable`; `KeyspaceDropped`; `Timeout`.
     pub fn for_each_stored_form(
         &self,
         each: &mut dyn FnMut(PageId, &[u8]) -> ControlFlow<()>,
+        unreadable: &mut dyn FnMut(PageId, Error) -> Result<()>,
     ) -> Result<()> {
         let mut go_on = ControlFlow::Continue(());
         self.walk(
@@ -101,7 +102,7 @@ impl<P: PagePool> Tree<P> {
                 }
                 if go_on.is_continue() { Go::Down } else { Go::End }
             },
-            &mut |id, error| if id == self.root { Err(error) } else { Ok(()) },
+            &mut |id, error| if id == self.root { Err(error) } else { unreadable(id, error) },
         )
     }
 }

@@ -258,14 +258,14 @@ mod on_unix {
         let [log, aside] = ["-log", "-aside"].map(|suffix| beside(&copy, suffix));
         fs::copy(beside(&store, "-log"), &aside).unwrap();
         let mut db = Some(db);
-        for is_closed in [false, true] {
+        for (is_closed, is_logged) in [(false, true), (false, false), (true, true)] {
             if is_closed {
                 db.take().unwrap().close().unwrap();
             }
             fs::copy(&store, &copy).unwrap();
             fs::copy(&aside, &log).unwrap();
             fs::hard_link(&log, beside(&copy, "-log-new")).unwrap();
-            let again = options.open(&copy).unwrap();
+            let again = options.clone().log(is_logged).open(&copy).unwrap();
             assert_eq!(again.replayed().records > 0, !is_closed);
             put(&again, b"b", b"second");
             assert_eq!(contents(&again).unwrap()["wrens"].len(), 2);

@@ -13,6 +13,7 @@ use crate::store::Shared;
 use crate::store::verify::{BitSet, Steps, VerifyReport, occupy};
 use crate::types::PageId;
 use hedgerow_sync::primitive::Arc;
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 /// Bytes that are read at a time.
@@ -33,10 +34,12 @@ impl Shared {
         for (name, tree) in self.trees_to_verify(report)? {
             let before = report.findings.len();
             let mut ended = Ok(());
-            let walked = tree.for_each_stored_form(&mut |page, value| {
+            let found = RefCell::new(&mut *report);
+            let mut each = |page, value: &[u8]| {
+                let mut report = found.borrow_mut();
                 ended = match read_stored(value) {
                     Stored::Extent(extent) => {
-                        self.verify_extent(slots, page, extent, used, report, steps)
+                        self.verify_extent(slots, page, extent, used, &mut report, steps)
                     }
                     Stored::Damaged => {
                         report.add(Some(page), None, "the form of a value is unknown");
@@ -45,9 +48,12 @@ impl Shared {
                     Stored::Plain(_) => Ok(()),
                 };
                 if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            });
+            };
+            // Of a leaf that cannot be read now nobody knows what it refers to.
+            let mut unreadable = |page, error| found.borrow_mut().take_later(error, Some(page));
+            let walked = tree.for_each_stored_form(&mut each, &mut unreadable);
             if let Err(error) = ended.and(walked) {
-                report.take_later(error)?;
+                report.take_later(error, None)?;
             }
             for finding in &mut report.findings[before..] {
                 finding.keyspace = Some(name.clone());
