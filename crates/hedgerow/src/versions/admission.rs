@@ -156,6 +156,8 @@ impl<M: Memory, P> Versions<M, P> {
         let most = self.most_cells();
         assert!(cells <= most, "{cells} cells of {most}: larger changes are made another way");
         let mut waits_left = CHECKPOINT_WAITS;
+        // Why a wait for more than is needed has ended: who has none to wait for gives up no snapshot for that.
+        let mut ended = None;
         // Once: what others are promised counts as growth, and no collection takes it.
         let mut may_collect = true;
         loop {
@@ -168,9 +170,12 @@ impl<M: Memory, P> Versions<M, P> {
                 }
                 Reserved::Crowded { .. } => {
                     // There is room: who may not wait for more has it.
-                    let waits = || matches!(around.wait_for_checkpoint(waiting), Ok(true));
-                    waits_left =
-                        if self.wants_checkpoint() && waits() { waits_left - 1 } else { 0 };
+                    let waited = match self.wants_checkpoint() {
+                        true => around.wait_for_checkpoint(waiting),
+                        false => Ok(false),
+                    };
+                    waits_left = if matches!(waited, Ok(true)) { waits_left - 1 } else { 0 };
+                    ended = waited.err();
                     continue;
                 }
                 Reserved::Full => {}
@@ -207,6 +212,9 @@ impl<M: Memory, P> Versions<M, P> {
                 if around.wait_for_checkpoint(waiting)? {
                     continue;
                 }
+            }
+            if let Some(error) = ended {
+                return Err(error);
             }
             if self.give_up_oldest() {
                 // The versions that only it needed.

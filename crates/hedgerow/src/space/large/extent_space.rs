@@ -221,10 +221,10 @@ impl ExtentSpace {
     /// Takes out some of the runs that were left, of `most` units at least if there are as many. They are the caller's to free, but for what
     /// somebody reads, who frees it then. `None`: there are none.
     pub(super) fn take_left(&mut self, most: u64, quarantine: &Quarantine) -> Option<Vec<Run>> {
-        let mut taken = self.take_young(most, quarantine);
-        if !taken.is_empty() {
+        if let Some(taken) = self.take_young(most, quarantine) {
             return Some(taken.into_iter().flat_map(|run| self.unread(run)).collect());
         }
+        let mut taken = Vec::new();
         // And so is all that was left later.
         let is_held = |extents: &ExtentSpace, epoch| {
             epoch > quarantine.durable()
@@ -259,7 +259,7 @@ impl ExtentSpace {
     }
 
     /// The same, of what nobody needed who looked at one moment when it was left. Whom somebody needs who began since waits with the others.
-    fn take_young(&mut self, most: u64, quarantine: &Quarantine) -> Vec<Run> {
+    fn take_young(&mut self, most: u64, quarantine: &Quarantine) -> Option<Vec<Run>> {
         let (mut taken, mut units) = (Vec::new(), 0);
         while units < most
             && let Some(&Young { born, left, run }) = self.young.front()
@@ -267,15 +267,22 @@ impl ExtentSpace {
             && self.readers.range(..=left).next().is_none()
         {
             self.young.pop_front();
+            units += u64::from(run.units);
             if self.is_fixed_or_pinned_within(born, left, quarantine) {
                 let left = self.left.back().map_or(left, |&(last, _)| last.max(left));
                 self.left.push_back((left, run));
             } else {
-                units += u64::from(run.units);
                 taken.push(run);
             }
         }
-        taken
+        if units == 0 {
+            // There may have been many.
+            if self.young.capacity() > 4 * self.young.len().max(1024) {
+                self.young.shrink_to(2 * self.young.len());
+            }
+            return None;
+        }
+        Some(taken)
     }
 
     /// Forgets when extents were entered, as far as nobody is left to whom that matters.

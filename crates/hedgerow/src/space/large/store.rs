@@ -303,7 +303,7 @@ impl SlotStore {
         reading.has_ended = true;
         state.zones.replay_ends();
         state.zones.extents.reading_ends(reading.from);
-        state.zones.free_extents(u64::MAX);
+        while state.zones.free_extents(u64::MAX) {}
     }
 
     /// Reads the bitmaps around an extent.

@@ -246,6 +246,10 @@ impl Zones {
                 self.extents.forget_births(quarantine);
                 return self.extents.keep_waiting(listed.max(LISTED_RUNS), quarantine);
             };
+            if runs.is_empty() {
+                // What was done took time with all of this locked, too.
+                return true;
+            }
             for run in runs {
                 freed += u64::from(run.units);
                 self.free_left(run);
