@@ -11,7 +11,7 @@ use std::path::Path;
 /// To be raised whenever a seed leads to another scenario, or the steps of `rounds.rs` roll their dice in another order.
 /// What then happens to a store is also a matter of the engine: which call to the disk is the fortieth, say. So the digests that tests
 /// have pinned are those of scenarios and steps; what is rolled in a recovery nobody notices but who changes it.
-pub const SCENARIOS: Drawn = Drawn { what: "scenarios", version: 3 };
+pub const SCENARIOS: Drawn = Drawn { what: "scenarios", version: 4 };
 
 /// Where the store lies on its disk.
 const PATH: &str = "/simulated/store.hrow";
@@ -158,7 +158,7 @@ mod tests {
         let pinned = (SCENARIOS.version, digest(&drawn.join("\n")));
         assert_eq!(
             pinned,
-            (3, 16_206_591_484_315_094_797),
+            (4, 11_542_553_287_590_899_659),
             "raise `SCENARIOS`, then pin the new digest"
         );
     }
