@@ -249,15 +249,6 @@ pub const LINES: &[Bug] = &[
         )],
     ),
     line(
-        "S39b",
-        "a value that was put beside one snapshot is kept for another one that sees it",
-        "freed_beside_who_sees_it",
-        &[plain(
-            "engine",
-            "snapshot_values::snapshots_that_come_and_go_see_their_values_whatever_replaces_them",
-        )],
-    ),
-    line(
         "S40",
         "versions that were written to the file are there as long as a snapshot needs them",
         "frozen_dropped",
@@ -316,6 +307,15 @@ pub const LINES: &[Bug] = &[
         &[plain(
             "lib",
             "database::tests::given_up::a_transaction_whose_snapshot_was_given_up_does_not_pass_over_what_was_loaded_after_it",
+        )],
+    ),
+    line(
+        "S50",
+        "a value that was put beside one snapshot is kept for another one that sees it",
+        "freed_beside_who_sees_it",
+        &[plain(
+            "engine",
+            "snapshot_values::snapshots_that_come_and_go_see_their_values_whatever_replaces_them",
         )],
     ),
 ];
