@@ -66,7 +66,7 @@ struct Fixed {
     last: Epoch,
 }
 
-/// Somebody who looks at one moment: when it began, and the epoch of the last extents that it may refer to.
+/// Somebody who looks at one moment: when it began. To be given to [`ExtentSpace::fixed_ends`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct FixedReader {
