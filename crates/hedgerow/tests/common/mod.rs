@@ -1,6 +1,6 @@
 //! What the tests of crashes, faults and bad input share: a model of a store's contents, scripts of
 //! changes that are made to both, and what a damaged file may answer.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 pub mod aged;
 pub mod lengths;

@@ -1,4 +1,4 @@
-//! Every call to the disk fails: in thirty-nine short scripts each call of twelve kinds, once and for good, with a log and
+//! Every call to the disk fails: in forty-one short scripts each call of twelve kinds, once and for good, with a log and
 //! without.
 //!
 //! A first run of each script counts its calls by kind; then, for every number, a run lets that call fail. What has to
@@ -12,7 +12,7 @@
 //! HEDGEROW_ONLY="splits write-enospc 17 sticky log" cargo test ...       one run, as a failure names it
 //! ```
 //!
-//! `HEDGEROW_SEED` sets which calls the sample has. A failure does not end the sweep: the names of the first ones are
+//! `HEDGEROW_SEED` sets which calls the sample has, and which lengths two of the scripts. A failure does not end the sweep: the names of the first ones are
 //! its last lines. A run that takes minutes ends the process, and says which it was.
 #![allow(
     clippy::disallowed_methods,
@@ -51,9 +51,9 @@ const LONGEST_RUN: Duration = Duration::from_secs(150);
 struct Beginnings([(Start, Beginning); 4]);
 
 impl Beginnings {
-    fn make(log: bool) -> Beginnings {
+    fn make(log: bool, seed: u64) -> Beginnings {
         let starts = [Start::Closed, Start::Staged, Start::Crashed, Start::Nothing];
-        Beginnings(starts.map(|start| (start, Beginning::make(start, log))))
+        Beginnings(starts.map(|start| (start, Beginning::make(start, log, seed))))
     }
 
     fn of(&self, script: &Script) -> &Beginning {
@@ -154,8 +154,9 @@ struct Sum {
 }
 
 fn sweep(log: bool) {
-    let mut dice = Dice(seed(31));
-    let beginnings = Beginnings::make(log);
+    let seed = seed(31);
+    let mut dice = Dice(seed);
+    let beginnings = Beginnings::make(log, seed);
     let cases = match only() {
         Some(case) if case.log == log => vec![case],
         Some(case) => return println!("{case} is a run of the other test"),

@@ -2,13 +2,13 @@
 
 use super::run::Run;
 use super::state::Bytes;
-use crate::common::{bytes, key};
+use crate::common::key;
 use hedgerow::{Database, Durability};
 
 impl Run {
     /// Puts a value, or removes the record, and compares the value before.
     pub fn exchange(&mut self, db: &Database, name: &str, n: u64, len: Option<usize>) {
-        let value = len.map(|len| bytes(&mut self.dice, len));
+        let value = len.map(|len| self.value(len));
         let key = key(n);
         let mut after = self.now().clone();
         let Some(records) = after.records_mut(name) else { return };

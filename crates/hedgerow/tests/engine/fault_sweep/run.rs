@@ -9,8 +9,9 @@
 //! that a checkpoint may have. One thread. Whatever is not as it should be panics with the name of the run.
 
 use super::kinds::Case;
-use super::scripts::{SONG, Start};
+use super::scripts::{ANY, SONG, Start};
 use super::state::State;
+use crate::common::lengths::Lengths;
 use crate::common::{Dice, bytes, key, open, tiny};
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Error, ErrorKind, Options, Result, WriteBatch};
@@ -52,48 +53,59 @@ pub struct Run {
     /// Keyspaces in the order in which they were created, as batches go through them.
     pub order: Vec<&'static str>,
     pub dice: Dice,
+    /// What `ANY` is drawn from, and by.
+    lengths: Lengths,
+    lengths_dice: Dice,
 }
 
 /// What a script may begin with.
 pub struct Beginning {
     pub state: SimState,
     pub model: State,
+    lengths: Lengths,
+    lengths_seed: u64,
+}
+
+/// No drawn value is longer: runs are short, and some are beyond the chunks that a zone has.
+const LONGEST_BYTES: usize = 40_000;
+fn limit_bytes() -> u64 {
+    hedgerow::smallest_memory_limit_bytes(512) + (128 << 10)
 }
 
 /// With a log or without one: as little memory as large values work with. A zone has one chunk; the shorter they
 /// are, the more of them are staged.
 pub fn options(start: Start, log: bool) -> Options {
-    let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
     let zone_bytes = if start == Start::Staged { 8 << 10 } else { 32 << 10 };
-    tiny().memory_limit_bytes(limit).zone_bytes(zone_bytes).log(log).log_segment_blocks(6)
+    tiny().memory_limit_bytes(limit_bytes()).zone_bytes(zone_bytes).log(log).log_segment_blocks(6)
 }
 
 impl Beginning {
     /// Makes the stores of all scripts.
-    pub fn make(start: Start, log: bool) -> Beginning {
+    pub fn make(start: Start, log: bool, lengths_seed: u64) -> Beginning {
         let disk = SimDisk::new(1);
-        if start == Start::Nothing {
-            return Beginning { state: disk.state(), model: State::default() };
-        }
+        let empty = disk.state();
         let mut dice = Dice(2);
         let db = open(&options(start, log), &disk, OpenHow::New).unwrap();
-        for name in ["robins", "wrens", "hollows"] {
-            let keyspace = db.create_keyspace(name).unwrap();
-            if name != "hollows" {
-                for n in 0..40 {
-                    keyspace.put(&key(n), &bytes(&mut dice, 40)).unwrap();
-                }
-                keyspace.put(&key(SONG), &bytes(&mut dice, 6000)).unwrap();
+        let robins = db.create_keyspace("robins").unwrap();
+        let lengths = Lengths::new(&robins, 512, limit_bytes(), LONGEST_BYTES);
+        if start == Start::Nothing {
+            return Beginning { state: empty, model: State::default(), lengths, lengths_seed };
+        }
+        let wrens = db.create_keyspace("wrens").unwrap();
+        db.create_keyspace("hollows").unwrap();
+        for keyspace in [&robins, &wrens] {
+            for n in 0..40 {
+                keyspace.put(&key(n), &bytes(&mut dice, 40)).unwrap();
             }
+            keyspace.put(&key(SONG), &bytes(&mut dice, 6000)).unwrap();
         }
         if matches!(start, Start::Closed | Start::Staged) {
             let model = State::of(&db).unwrap();
             db.close().unwrap();
-            return Beginning { state: disk.state(), model };
+            return Beginning { state: disk.state(), model, lengths, lengths_seed };
         }
         db.checkpoint().unwrap();
         // Behind the checkpoint: something of everything that a log can have.
-        let (robins, wrens) = (db.keyspace("robins").unwrap(), db.keyspace("wrens").unwrap());
         for n in 30..60 {
             robins.put(&key(n), &bytes(&mut dice, 50)).unwrap();
         }
@@ -112,7 +124,7 @@ impl Beginning {
         let model = State::of(&db).unwrap();
         robins.put(&key(7), b"neither synced nor in a checkpoint").unwrap();
         let state = disk.state().crash(&[], None);
-        Beginning { state, model }
+        Beginning { state, model, lengths, lengths_seed }
     }
 }
 
@@ -136,6 +148,8 @@ impl Run {
             backups: 0,
             order: vec!["robins", "wrens", "hollows"],
             dice: Dice(9),
+            lengths: beginning.lengths.clone(),
+            lengths_dice: Dice(beginning.lengths_seed),
         };
         run.disk.record_log(true);
         let is_closed = matches!(case.script.start, Start::Closed | Start::Staged);
@@ -155,6 +169,12 @@ impl Run {
         for step in self.case.script.steps {
             self.step(step);
         }
+    }
+
+    /// The next value of a length, or of one that is drawn.
+    pub fn value(&mut self, len: usize) -> Vec<u8> {
+        let len = if len == ANY { self.lengths.draw(&mut self.lengths_dice) } else { len };
+        bytes(&mut self.dice, len)
     }
 
     /// What is there now.

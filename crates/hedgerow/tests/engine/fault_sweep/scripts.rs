@@ -1,4 +1,4 @@
-//! What the stores of a sweep are put through: thirty-nine short scripts, and a long one, written as data.
+//! What the stores of a sweep are put through: forty-one short scripts, and a long one, written as data.
 //!
 //! Plain data. Each script is about one thing and has some neighbours of it, so that a failure of any call meets it
 //! half done; each ends with something that comes after what may have failed. Together they use every step. A script
@@ -108,6 +108,9 @@ const H: &str = "hollows";
 const T: &str = "terns";
 /// The first of the long keys.
 const L: u64 = crate::common::LONG;
+/// Instead of a length: one that is drawn from lengths as programs store them and from those at the limits at which the
+/// engine stores a value in another way.
+pub const ANY: usize = usize::MAX;
 /// The key of the large value that `R` and `W` have at the start.
 pub const SONG: u64 = 900;
 
@@ -125,7 +128,7 @@ const fn crashed(name: &'static str, steps: &'static [Step]) -> Script {
 
 // A line of a script for a line of steps: one step a line would be three times as long.
 #[rustfmt::skip]
-pub static SCRIPTS: [Script; 40] = [
+pub static SCRIPTS: [Script; 42] = [
     // Single records.
     closed("puts", &[Put(R, 100, 20), Put(W, 0, 0), Put(R, 100, 60), Sync, Put(R, 101, 30)]),
     closed("synced-puts", &[PutSync(R, 100, 20), PutSync(W, 1, 90), Put(R, 2, 9), PutSync(R, 3, 9)]),
@@ -203,6 +206,16 @@ pub static SCRIPTS: [Script; 40] = [
     staged("staged-values-and-accidents", &[
         Put(R, 901, 3000), Put(W, 901, 1000), Crash, Put(R, 902, 2000), Sync, Put(R, 903, 800), Kill,
         Puts(R, 910, 930, 700), Crash, Load(H, 10, 600), Put(R, 904, 900), LetGo, Backup, Get(R, 904),
+    ]),
+    // Lengths of the mix: those of a seed are the same in all runs, another `HEDGEROW_SEED` has others.
+    closed("lengths-of-the-mix", &[
+        Puts(R, 0, 4, ANY), Checkpoint, Puts(R, 0, 4, ANY), PutSync(W, 901, ANY), Exchange(R, 2, ANY), Checkpoint,
+        Batch(&[(R, 1, Some(ANY)), (W, 901, Some(ANY)), (R, 3, None)]), Crash, Puts(R, 1, 4, ANY), Take(R, 2), Shrink,
+        Verify, PutSync(W, SONG, ANY), Scan(R),
+    ]),
+    staged("lengths-of-the-mix-staged", &[
+        Puts(W, 0, 4, ANY), Kill, BatchSync(&[(W, 1, Some(ANY)), (R, 1, Some(ANY)), (W, 2, None)]), Puts(W, 0, 4, ANY),
+        Checkpoint, Load(H, 8, ANY), PutSync(W, 3, ANY), RemoveRange(W, 0, 3), Backup, PutSync(H, 2, ANY), ScanBack(H),
     ]),
     // Checkpoints and space.
     closed("checkpoints", &[

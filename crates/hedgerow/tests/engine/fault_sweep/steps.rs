@@ -7,7 +7,7 @@
 use super::run::Run;
 use super::scripts::{Part, Step};
 use super::state::{Bytes, State};
-use crate::common::{assert_sound, bytes, key};
+use crate::common::{assert_sound, key};
 use hedgerow::internals::storage::Disk;
 use hedgerow::internals::store::OpenHow;
 use hedgerow::{Database, Durability, ErrorKind, WriteBatch};
@@ -133,7 +133,7 @@ impl Run {
         len: Option<usize>,
         durability: Durability,
     ) {
-        let value = len.map(|len| bytes(&mut self.dice, len));
+        let value = len.map(|len| self.value(len));
         let key = key(n);
         let mut after = self.now().clone();
         let Some(records) = after.records_mut(name) else { return };
@@ -160,7 +160,7 @@ impl Run {
         }
         let mut drawn = Vec::new();
         for &(name, n, len) in parts {
-            let value = len.map(|len| bytes(&mut self.dice, len));
+            let value = len.map(|len| self.value(len));
             if self.now().records(name).is_none() {
                 continue;
             }
@@ -252,7 +252,7 @@ impl Run {
         let is_empty = records.is_empty();
         for n in 0..count {
             let len = if n % 5 == 4 { 700 } else { len };
-            records.insert(key(n).into(), bytes(&mut self.dice, len).into());
+            records.insert(key(n).into(), self.value(len).into());
         }
         let records = records.clone();
         let keyspace = db.keyspace(name);
