@@ -529,18 +529,43 @@ fn check_blocks(file: &dyn File, geometry: Geometry) -> Result<()> {
     Err(Error::new(ErrorKind::InvalidOption, what))
 }
 
+/// What an opening goes by: the newest checkpoint, for sure.
 pub(super) fn read_superblocks(file: &dyn File) -> Result<superblock::Chosen> {
+    let (chosen, unread) = read_all_superblocks(file)?;
+    hidden(&chosen, unread).map_or(Ok(chosen), Err)
+}
+
+/// Why there may be a later checkpoint: the first block of the other pair is not read, and a crash may have left nothing of that
+/// checkpoint in the second. Any other block that is not read is no worse than a damaged one.
+pub(super) fn hidden(chosen: &superblock::Chosen, unread: Vec<(u64, Error)>) -> Option<Error> {
+    let [first, _] = superblock::positions_of(chosen.pair ^ 1);
+    unread.into_iter().find(|(offset, _)| *offset == first).map(|(_, error)| error)
+}
+
+/// The newest checkpoint that can be read, and the blocks that cannot be, which count as damaged, with the disk's words.
+pub(super) fn read_all_superblocks(
+    file: &dyn File,
+) -> Result<(superblock::Chosen, Vec<(u64, Error)>)> {
     let len = file.len_bytes()?;
     let mut blocks: [Option<Box<SuperblockBytes>>; 4] = [const { None }; 4];
+    let mut unread = Vec::new();
     for (block, offset) in blocks.iter_mut().zip(POSITIONS) {
         if offset + SUPERBLOCK_BYTES as u64 <= len {
             let mut bytes = Box::new([0; SUPERBLOCK_BYTES]);
-            let read = file.read_unaligned(offset, &mut *bytes);
-            read.map_err(|error| error.at_place(None, offset))?;
+            if let Err(error) = file.read_unaligned(offset, &mut *bytes) {
+                // Not zeros, which would say that nothing was written there yet.
+                *bytes = [!0; SUPERBLOCK_BYTES];
+                unread.push((offset, error.at_place(None, offset)));
+            }
             *block = Some(bytes);
         }
     }
-    superblock::choose([0, 1, 2, 3].map(|at: usize| blocks[at].as_deref()))
+    match superblock::choose([0, 1, 2, 3].map(|at: usize| blocks[at].as_deref())) {
+        Ok(chosen) => Ok((chosen, unread)),
+        // Another version is told by any block.
+        Err(error) if matches!(error.kind(), ErrorKind::UpgradeRequired { .. }) => Err(error),
+        Err(error) => Err(unread.into_iter().next().map_or(error, |(_, error)| error)),
+    }
 }
 
 /// Makes the newest superblock durable, and writes its blocks that are not as they should be.

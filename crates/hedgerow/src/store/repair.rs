@@ -23,7 +23,7 @@ use super::catalogue::{self, MAX_NAME_BYTES, decode_entry, is_leftover};
 use super::large::LargeCopy;
 use super::lock::lock;
 use super::log_file::LogFile;
-use super::open::{PAGE_FORM, fit_blocks, read_superblocks};
+use super::open::{PAGE_FORM, fit_blocks, hidden, read_all_superblocks};
 use super::options::StoreOptions;
 use super::repair_report::{DamagedPage, LostKeys, RepairReport};
 use super::replay::{Home, Replay, Trees};
@@ -69,7 +69,8 @@ pub fn repair(
     refuse_what_is_there(disk, to)?;
     let file = disk.open(from, OpenMode::ReadOnly, options.direct())?;
     lock(&*file, false)?;
-    let superblock = read_superblocks(&*file)?.superblock;
+    let (chosen, unread) = read_all_superblocks(&*file)?;
+    let superblock = chosen.superblock;
     fit_blocks(&*file, superblock.geometry)?;
     let page_bytes = superblock.geometry.page_bytes() as usize;
     let options = StoreOptions { page_bytes: Some(page_bytes), log: false, ..options.clone() };
@@ -80,6 +81,11 @@ pub fn repair(
         found => found,
     };
     let mut repair = Repair::new(file, superblock, progress)?;
+    let later = hidden(&chosen, unread);
+    repair
+        .report
+        .defects
+        .extend(later.map(|error| format!("a later checkpoint may be lost: {error}")));
     repair.find_pages()?;
     repair.examine()?;
     let (store, report) = create::file_at(options.direct(), disk, to, |file| {

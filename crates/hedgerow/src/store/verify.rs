@@ -24,7 +24,7 @@
 //! works, and eight bytes for each page id.
 
 use super::backup::{Progress, cancelled};
-use super::open::read_superblocks;
+use super::open::read_all_superblocks;
 use super::pin::Pin;
 use super::{PoolTree, Shared};
 use crate::error::{Error, ErrorKind, Result, Signal};
@@ -302,9 +302,13 @@ impl Shared {
         self.check_process()?;
         // No checkpoint is writing one of them.
         let _newest = self.checkpointing.lock();
-        match read_superblocks(&**slots.file()) {
-            Ok(chosen) => {
-                for offset in chosen.damaged {
+        match read_all_superblocks(&**slots.file()) {
+            Ok((chosen, unread)) => {
+                for (offset, error) in &unread {
+                    report.add(None, Some(*offset), format!("a copy of the superblock: {error}"));
+                }
+                let is_read = |offset: &u64| unread.iter().all(|(at, _)| at != offset);
+                for offset in chosen.damaged.into_iter().filter(is_read) {
                     let what = "this copy of the superblock is damaged; the other one is sound, and an opening for \
                                 writing or a checkpoint writes this one again";
                     report.add(None, Some(offset), what);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::storage::DirectIo;
 use crate::store::OpenHow;
+use crate::store::open::read_superblocks;
 use crate::testing::SimDisk;
 use hedgerow_sync::primitive::time::Moment;
 use std::ops::ControlFlow;

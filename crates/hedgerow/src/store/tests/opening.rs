@@ -4,6 +4,7 @@ use super::*;
 use crate::storage::{File, LockOutcome, ReadRequest, WriteRequest};
 use crate::store::lock::lock;
 use crate::store::superblock;
+use crate::testing::sim::{CallKind, Fault};
 use hedgerow_sync::primitive::Mutex;
 use std::ops::ControlFlow;
 
@@ -149,6 +150,66 @@ fn pages_smaller_than_the_blocks_of_direct_io_are_refused_and_made_without_it() 
             store.backup(&disk, Path::new("/data/copy"), &mut |_| ControlFlow::Continue(()));
         assert!(error.is_ok(), "{error:?}");
     }
+}
+
+/// Each kept the store shut, to `repair` as well, and ended a verification's list without its place.
+#[test]
+fn a_block_of_the_superblock_that_cannot_be_read_does_not_hide_the_others() {
+    let (disk, store) = new_store();
+    store.create_keyspace("wrens").unwrap().put(b"key", b"value").unwrap();
+    store.checkpoint().unwrap();
+    store.close().unwrap();
+    drop(store);
+    let closed = disk.state();
+    let file = disk.open(path(), OpenMode::ReadOnly, DirectIo::Never).unwrap();
+    let pair = read_superblocks(&*file).unwrap().pair;
+    drop(file);
+    for (call, offset) in (0..).zip(superblock::POSITIONS) {
+        let unread = Fault::once(CallKind::Read, call, Fault::EIO);
+        let disk = SimDisk::with_state(closed.clone(), 1);
+        // Of the other pair it may be all that there is of a later checkpoint.
+        let may_be_later = offset == superblock::positions_of(pair ^ 1)[0];
+        disk.inject(unread);
+        let copy = Path::new("/data/copy");
+        let report = crate::store::repair(&options(), &disk, path(), copy, &mut |_| {
+            ControlFlow::Continue(())
+        });
+        let report = report.unwrap();
+        assert_eq!(report.defects.len(), usize::from(may_be_later), "{offset}: {report:?}");
+        assert_eq!(report.records, 1, "{offset}: {report:?}");
+        for how in [OpenHow::ReadOnly, OpenHow::Existing] {
+            disk.inject(unread);
+            let opened = open(&options(), &disk, how);
+            assert!(disk.take_faults().is_empty(), "{offset} {how:?}");
+            if may_be_later {
+                let error = opened.map(drop).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Io, "{offset} {how:?}");
+                assert!(error.to_string().contains(&format!("at byte {offset}")), "{error}");
+                continue;
+            }
+            let store = opened.unwrap();
+            let wrens = store.open_keyspace("wrens").unwrap().unwrap();
+            assert_eq!(wrens.get(b"key").unwrap().unwrap().as_bytes(), b"value");
+            assert!(is_clean(&store));
+            store.close().unwrap();
+        }
+        let mut found = Vec::new();
+        let store = open(&options(), &disk, OpenHow::ReadOnly).unwrap();
+        for call in 0.. {
+            disk.inject(Fault::once(CallKind::Read, call, Fault::EIO));
+            let report = store.verify(|_| ControlFlow::Continue(())).unwrap();
+            if !disk.take_faults().is_empty() {
+                break;
+            }
+            found.extend(report.findings.into_iter().filter_map(|finding| finding.offset_bytes));
+        }
+        assert!(superblock::POSITIONS.iter().all(|at| found.contains(at)), "{found:?}");
+    }
+    // No two of a pair.
+    let disk = SimDisk::with_state(closed, 1);
+    disk.inject(Fault { sticky: true, ..Fault::once(CallKind::Read, 0, Fault::EIO) });
+    let error = open(&options(), &disk, OpenHow::ReadOnly).map(drop).unwrap_err();
+    assert_eq!((error.kind(), error.os_error()), (ErrorKind::Io, Some(Fault::EIO)), "{error}");
 }
 
 #[test]
