@@ -11,7 +11,7 @@ use crate::versions::{LEAST_BLOCKS, Surroundings, Versions, VersionsOptions};
 use crate::wait::Waiting;
 use hedgerow_sync::latch::{ExclusiveGuard, LeftHeld};
 use hedgerow_sync::primitive::Arc;
-use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire};
+use hedgerow_sync::primitive::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -99,7 +99,8 @@ impl BufferPool {
 
     /// Frames that pages can have now.
     pub(super) fn frames_for_pages(&self) -> u32 {
-        self.frames().saturating_sub(self.lent_frames() + self.retired_below())
+        let of_values = self.pieces.as_ref().map_or(0, |index| index.lent.load(Relaxed));
+        self.frames().saturating_sub(self.lent_frames() + self.retired_below() + of_values)
     }
 
     /// Makes a frame that holds nothing ready to be lent.

@@ -30,7 +30,7 @@ use crate::buffer::large::{OldValues, PieceIndex};
 use crate::buffer::old_versions::PoolVersions;
 use crate::buffer::order::Order;
 use crate::buffer::slabs::HandOver;
-use crate::buffer::table::{PartSpace, Place, Table};
+use crate::buffer::table::{PART_READS, PartSpace, Place, Table};
 use crate::buffer::used::Used;
 use crate::buffer::zeroed::ZeroedArray;
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
@@ -82,6 +82,7 @@ pub struct BufferPool {
     reciprocal: u64,
     /// Frames from here on belong to the page table.
     pub(super) top: AtomicU32,
+    pub(super) part_reads: [Mutex<()>; PART_READS],
     pub(super) part_space: Mutex<PartSpace>,
     pub(super) free: FreeList,
     pub(super) dirty: AtomicUsize,
@@ -171,6 +172,7 @@ impl BufferPool {
             frames,
             reciprocal: u64::MAX / u64::from(frames) + 1,
             top: AtomicU32::new(frames),
+            part_reads: std::array::from_fn(|_| Mutex::new(())),
             part_space: Mutex::new(PartSpace::default()),
             free: FreeList::new(frames)?,
             dirty: AtomicUsize::new(0),

@@ -12,14 +12,14 @@
 //! given up in its place. (Where pages are smaller than a part, and a part takes several neighbours, there is no other way than to wait.)
 //!
 //! Invariants: frames below `top` that are not retired hold pages, the others never again: the latches of retired ones stay locked exclusively for
-//! good, so that nobody can hold one as a page; a part is made by one thread at a
-//! time (`part_space`), which holds no page and no latch but that of the frame it is emptying, while it writes
+//! good, so that nobody can hold one as a page; a part is read by one thread (`part_reads`), and one is made at a
+//! time (`part_space`, taken with the other in hand) by a thread that holds no page and no latch but that of the frame it is emptying, while it writes
 //! the page that lies there if that is changed all the time, and whose waits are bounded. `Send + Sync`.
 
 use crate::buffer::admission::FRAMES_EACH;
 use crate::buffer::evict::FRAME_WAITS;
 use crate::buffer::pool::BufferPool;
-use crate::buffer::table::PartSpace;
+use crate::buffer::table::{PART_READS, PartSpace};
 use crate::error::{Error, ErrorKind, RAISE_LIMIT, Result};
 use crate::page::FrameId;
 use crate::types::{PART_BYTES, PART_HEADER_WORDS, PART_WORDS, PageId};
@@ -49,7 +49,8 @@ impl BufferPool {
         if !self.table.has_room_for(part) || !id.is_usable() {
             return Err(Error::corrupted_page(id, "no such page id can exist"));
         }
-        let mut space = self.part_space.lock();
+        // Different parts are read at the same time, each by one thread. Nothing of a part that is not loaded changes meanwhile.
+        let _reading = self.part_reads[part % PART_READS].lock();
         if self.table.is_loaded(part) {
             return Ok(());
         }
@@ -62,6 +63,7 @@ impl BufferPool {
             None => None,
         };
         let durable = durable.unwrap_or_else(|| Box::new([0; PART_WORDS]));
+        let mut space = self.part_space.lock();
         self.table.make_entry(part)?;
         let memory = self.part_memory(&mut space)?;
         // SAFETY: what `install` asks for, in its order. `part_memory` gives `PART_BYTES`, which are 4,096, of retired frames that lie
@@ -78,6 +80,7 @@ impl BufferPool {
 
     /// Waits for whoever is emptying frames; once the pool is closed nobody writes a page for that any more.
     pub(super) fn wait_for_parts(&self) {
+        self.part_reads.iter().for_each(|reading| drop(reading.lock()));
         drop(self.part_space.lock());
     }
 
@@ -141,7 +144,7 @@ impl BufferPool {
 
     fn part_memory(&self, space: &mut PartSpace) -> Result<*mut u8> {
         if space.left_bytes < PART_BYTES {
-            let first = self.give_up_frames()?;
+            let first = self.give_up_frames(&mut space.held)?;
             space.next = self.memory(first);
             space.left_bytes = PART_BYTES.max(self.page_bytes);
         }
@@ -152,8 +155,8 @@ impl BufferPool {
         Ok(memory)
     }
 
-    /// Gives up as many neighbouring frames as a part needs, and tells the first of them.
-    fn give_up_frames(&self) -> Result<FrameId> {
+    /// Gives up as many neighbouring frames as a part needs, and tells the first of them. `held`: the topmost one, if it was not to be had.
+    fn give_up_frames(&self, held: &mut Option<FrameId>) -> Result<FrameId> {
         let count = PART_BYTES.div_ceil(self.page_bytes) as u32;
         let mut top = self.top.load(Relaxed);
         // Some of the topmost ones may be given up already.
@@ -173,9 +176,14 @@ impl BufferPool {
         // last frames are retired without a use, and nothing lost.
         for frame in (top - count..top).rev() {
             let frame = FrameId(frame);
+            // Who keeps it keeps it for long: one part after the other would wait for him.
+            let most_waits = if *held == Some(frame) { 1 } else { most_waits };
             let guard = match self.vacate(frame, most_waits) {
                 Ok(Some(guard)) => guard,
-                vacated if count == 1 => return self.give_up_another(frame, vacated.err()),
+                vacated if count == 1 => {
+                    *held = Some(frame);
+                    return self.give_up_another(frame, vacated.err());
+                }
                 vacated => return Err(vacated.err().unwrap_or_else(|| self.nothing_emptied())),
             };
             self.free.count_down();
@@ -260,7 +268,7 @@ impl BufferPool {
                 return Ok(Some(guard));
             }
             guard.release_unchanged();
-            self.write_back_now(&[frame])?;
+            self.write_back_now(frame)?;
         }
         Ok(None)
     }

@@ -25,6 +25,8 @@ use std::collections::BTreeMap;
 const FAULT_ROUNDS: usize = 10_000;
 /// Pages read with one submission at most.
 const PREFETCH_PAGES: usize = 64;
+/// Parts of the map that are read for free page ids before a page gets a new one.
+const PARTS_SEARCHED: usize = 4;
 /// Bytes of private copies that pages are read into at a time, where readers may look at a frame only while words are stored in it.
 const COPIES_BYTES: usize = 256 << 10;
 
@@ -235,19 +237,20 @@ impl BufferPool {
         self.slots.as_ref().is_some_and(|slots| slots.is_image_slot(slot))
     }
 
-    /// A page id for a new page, the lowest that is known to be free; reads parts of the map to find
+    /// A page id for a new page, the lowest that is known to be free; reads a few parts of the map to find
     /// free ones where that is worthwhile.
     fn allocate_id(&self) -> Result<PageId> {
-        loop {
+        for read in 0.. {
             let scan = {
                 let mut ids = self.ids.lock();
-                match ids.wants_scan() {
+                // The search goes on with the next page. Only without other ids it goes on now.
+                let goes_on = read < PARTS_SEARCHED || ids.next_id().is_none();
+                match ids.wants_scan().filter(|_| goes_on) {
                     Some(part) => part,
-                    None => {
-                        return ids.allocate().ok_or_else(|| {
-                            Error::new(ErrorKind::DiskFull, "all page ids are in use")
-                        });
-                    }
+                    None => match ids.allocate() {
+                        Some(id) => return Ok(id),
+                        None => break,
+                    },
                 }
             };
             let words = match &self.slots {
@@ -257,6 +260,7 @@ impl BufferPool {
             let is_free = |word: usize| words.as_ref().is_none_or(|words| words[word] == 0);
             self.ids.lock().scanned(scan, is_free);
         }
+        Err(Error::new(ErrorKind::DiskFull, "all page ids are in use"))
     }
 
     /// Reads the image of one page into a latched frame.

@@ -42,6 +42,9 @@ const RESIDENT: u64 = 3;
 const MAX_PARTS: usize =
     if cfg!(any(loom, shuttle, miri)) { 64 } else { (u32::MAX as usize).div_ceil(PART_WORDS) };
 
+/// Parts that are read from the map at a time.
+pub(super) const PART_READS: usize = 32;
+
 /// One part: the words of 512 page ids.
 pub type Part = [AtomicU64; PART_WORDS];
 
@@ -50,6 +53,8 @@ pub struct PartSpace {
     pub(super) next: *mut u8,
     pub(super) left_bytes: usize,
     pub(super) parts: usize,
+    /// The topmost frame, if somebody had it for longer than a moment when it was wanted last.
+    pub(super) held: Option<FrameId>,
 }
 
 // SAFETY: the pointer leads into the pool's arena; it is used under the mutex that holds this value.
@@ -57,7 +62,7 @@ unsafe impl Send for PartSpace {}
 
 impl Default for PartSpace {
     fn default() -> Self {
-        PartSpace { next: std::ptr::null_mut(), left_bytes: 0, parts: 0 }
+        PartSpace { next: std::ptr::null_mut(), left_bytes: 0, parts: 0, held: None }
     }
 }
 

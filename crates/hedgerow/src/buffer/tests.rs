@@ -163,7 +163,7 @@ fn a_flush_does_not_wait_for_a_frame_that_was_cleaned_and_taken() {
     let taken = pool.header(frame).latch.exclusive();
     let flush = {
         let pool = pool.clone();
-        spawn_named("flush", move || pool.write_back_now(&[frame])).unwrap()
+        spawn_named("flush", move || pool.write_back_now(frame)).unwrap()
     };
     joined(flush).unwrap();
     drop(taken);

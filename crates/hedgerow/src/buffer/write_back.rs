@@ -23,6 +23,7 @@ use crate::space::slot_store::SlotStore;
 use crate::storage::{AlignedBuffer, WriteRequest};
 use crate::types::{Epoch, PageId, Slot};
 use hedgerow_sync::latch::{ExclusiveGuard, Version};
+use hedgerow_sync::primitive::MutexGuard;
 use hedgerow_sync::primitive::atomic::AtomicUsize;
 use hedgerow_sync::primitive::atomic::Ordering::AcqRel;
 
@@ -95,12 +96,12 @@ impl BufferPool {
         self.write_batch(slots, &mut frames, &mut buffer, Manner::Evict).map(|_| ())
     }
 
-    /// Writes the pages in these frames now.
-    pub(super) fn write_back_now(&self, frames: &[FrameId]) -> Result<()> {
+    /// Writes the page in this frame now. Waits for nobody's buffer: a checkpoint lets go of its own for a moment at a time, in which
+    /// nobody else gets it.
+    pub(super) fn write_back_now(&self, frame: FrameId) -> Result<()> {
         let Some(slots) = &self.slots else { return Ok(()) };
-        let mut frames = frames.to_vec();
-        let mut buffer = self.flush_buffer.lock();
-        self.write_batch(slots, &mut frames, &mut buffer, Manner::Flush).map(|_| ())
+        let mut buffer = AlignedBuffer::zeroed(self.page_bytes)?;
+        self.write_batch(slots, &mut [frame], &mut buffer, Manner::Flush).map(|_| ())
     }
 
     /// Writes a page that the caller has latched exclusively, as if it were to be read in: for one that is changed so often
@@ -152,6 +153,11 @@ impl BufferPool {
                 None => return Ok(written),
             }
         }
+    }
+
+    /// The memory for what a checkpoint writes. No page is written by one meanwhile.
+    pub fn flush_buffer(&self) -> MutexGuard<'_, AlignedBuffer> {
+        self.flush_buffer.lock()
     }
 
     /// Waits until no batch is being written. While writers are kept out and nothing is dirty, no other

@@ -85,3 +85,32 @@ fn nobody_waits_for_whoever_has_reserved_the_topmost_frame() {
     pool.ensure_part(far(4)).unwrap();
     assert!(pool.header(top).is_retired());
 }
+
+/// Whoever touched a page in a part that was not loaded waited for the buffer of a checkpoint, which lets go of it for microseconds.
+#[test]
+fn a_changed_page_in_the_topmost_frame_is_written_beside_a_checkpoint() {
+    let file = RamDisk::new().open(Path::new("pool"), OpenMode::CreateNew, DirectIo::Never);
+    let pool = pool_of_pages(file.unwrap(), PAGE, 0);
+    let top = aim_at_top(&pool);
+    let (_, frame) = fresh(&pool);
+    assert!(frame == top && pool.header(top).is_dirty());
+    let flushing = pool.flush_buffer();
+    let is_loaded = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let (pool, is_loaded) = (pool.clone(), is_loaded.clone());
+        let load = move || {
+            pool.ensure_part(far(1)).unwrap();
+            is_loaded.store(true, Relaxed);
+        };
+        spawn_named("reader", load).unwrap()
+    };
+    let since = Moment::now();
+    while !is_loaded.load(Relaxed) && since.elapsed() < Duration::from_secs(20) {
+        sleep(Duration::from_millis(1));
+    }
+    let waited = !is_loaded.load(Relaxed);
+    drop(flushing);
+    joined(reader);
+    assert!(!waited, "it waited for the checkpoint's buffer");
+    assert!(pool.header(top).is_retired());
+}
