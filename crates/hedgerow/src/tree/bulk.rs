@@ -37,8 +37,9 @@ pub struct BulkLoad<P: PagePool> {
     inner: Vec<Builder>,
     /// The page that is being written.
     page: Box<[u8]>,
-    /// All that was written so far, to be freed if the load fails: four bytes a page.
-    written: Vec<PageId>,
+    /// All that was written so far, to be freed if the load fails: the first and the last page of each run of ids, for a list of all
+    /// pages would be outside of the memory limit.
+    pub(super) written: Vec<(PageId, PageId)>,
     records: u64,
     failed: bool,
     /// Its records are the tree's.
@@ -222,7 +223,10 @@ impl<P: PagePool> BulkLoad<P> {
         // From here on an error leaves a node out: the load is good for nothing any more.
         self.failed = true;
         let id = self.try_place().inspect_err(|_| self.discard_page())?;
-        self.written.push(id);
+        match self.written.last_mut() {
+            Some((_, last)) if last.next() == Some(id) => *last = id,
+            _ => self.written.push((id, id)),
+        }
         self.failed = false;
         Ok(id)
     }
@@ -271,7 +275,9 @@ impl<P: PagePool> Drop for BulkLoad<P> {
             let staged = self.leaves.values().filter(|value| is_stored_form(value));
             staged.for_each(|value| self.tree.pool.discard_stored_form(value));
         }
-        for id in std::mem::take(&mut self.written) {
+        let runs = std::mem::take(&mut self.written).into_iter();
+        let behind = |last| move |id: &PageId| id.next().filter(|next| *next <= last);
+        for id in runs.flat_map(|(first, last)| std::iter::successors(Some(first), behind(last))) {
             let (mut tries, mut is_free) = (0, false);
             while tries < 3 && !is_free {
                 match self.free(id) {

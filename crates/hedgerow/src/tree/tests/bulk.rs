@@ -247,3 +247,18 @@ fn empty_values_of_dense_numbers_fill_leaves_of_many_thousands() {
         }
     }
 }
+
+/// The list of its pages was four bytes for each, outside of the memory limit.
+#[test]
+fn a_load_that_is_dropped_gives_all_pages_back_and_has_no_list_of_them() {
+    let tree = new_tree(512, LeafPolicy::default());
+    let before = tree.pool().pages();
+    let mut load = tree.bulk_load(100).unwrap();
+    for number in 0..20_000_u64 {
+        load.push(&number.to_be_bytes(), &[7; 30]).unwrap();
+    }
+    assert!(tree.pool().pages() > before + 1_200, "more than two parts of the page map have");
+    assert!(load.written.len() < 8, "{} runs of pages", load.written.len());
+    drop(load);
+    assert_eq!(tree.pool().pages(), before);
+}
