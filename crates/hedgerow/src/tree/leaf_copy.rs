@@ -20,11 +20,16 @@ const PREFETCHED_LINES: usize = 4;
 
 impl<P: Pages> Tree<P> {
     /// Copies the leaf for `target` into `to`, which has the size of a page: as it was before somebody began to change records alone, if
-    /// somebody does.
-    pub(super) fn copy_leaf(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>> {
+    /// somebody does. `is_first`: a scan begins there, so the leaf counts as used; those that it goes on to are not kept in memory for it.
+    pub(super) fn copy_leaf(
+        &self,
+        target: Target<'_>,
+        is_first: bool,
+        to: &mut [u8],
+    ) -> Result<Option<Trail>> {
         loop {
             let turns = self.pool.alone_turns();
-            let trail = self.copy_leaf_now(target, to)?;
+            let trail = self.copy_leaf_now(target, is_first, to)?;
             if self.nobody_alone_since(turns).is_ok() {
                 return Ok(trail);
             }
@@ -34,8 +39,13 @@ impl<P: Pages> Tree<P> {
         }
     }
 
-    fn copy_leaf_now(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>> {
-        let mut restart = match self.try_copy_leaf(target, to) {
+    fn copy_leaf_now(
+        &self,
+        target: Target<'_>,
+        is_first: bool,
+        to: &mut [u8],
+    ) -> Result<Option<Trail>> {
+        let mut restart = match self.try_copy_leaf(target, is_first, to) {
             Ok(trail) => return Ok(trail),
             Err(restart) => restart,
         };
@@ -50,7 +60,7 @@ impl<P: Pages> Tree<P> {
                     None
                 })
             } else {
-                self.try_copy_leaf(target, to)
+                self.try_copy_leaf(target, is_first, to)
             };
             match copied {
                 Ok(trail) => return Ok(trail),
@@ -59,8 +69,16 @@ impl<P: Pages> Tree<P> {
         }
     }
 
-    fn try_copy_leaf(&self, target: Target<'_>, to: &mut [u8]) -> Result<Option<Trail>, Restart> {
+    fn try_copy_leaf(
+        &self,
+        target: Target<'_>,
+        is_first: bool,
+        to: &mut [u8],
+    ) -> Result<Option<Trail>, Restart> {
         let leaf = self.reach(target, 0)?;
+        if is_first {
+            leaf.page.note_use();
+        }
         self.copy_out(&leaf.page, to)?;
         Ok(leaf.parent.map(|parent| Trail { parent: parent.page.mark(), index: parent.index }))
     }

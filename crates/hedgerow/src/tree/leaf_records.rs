@@ -48,7 +48,7 @@ impl<P: Pages> Tree<P> {
         walk: &mut LeafWalk,
         to: &mut LeafRecords,
     ) -> Result<()> {
-        walk.begin(self.copy_leaf(target, &mut to.page)?);
+        walk.begin(self.copy_leaf(target, true, &mut to.page)?);
         Ok(())
     }
 

@@ -72,7 +72,7 @@ impl LeafWalk {
         };
         self.trail = match neighbour {
             Some(trail) => Some(trail),
-            None => tree.copy_leaf(beyond.target(), to)?,
+            None => tree.copy_leaf(beyond.target(), false, to)?,
         };
         self.ahead.advance(tree, bound);
         Ok(())

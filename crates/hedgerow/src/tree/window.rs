@@ -40,7 +40,7 @@ impl<P: Pages> Tree<P> {
         let turns = self.pool.alone_turns();
         match self.try_copy_near(target, forward, to) {
             Ok(copied) if self.nobody_alone_since(turns).is_ok() => Ok(copied),
-            _ => Ok((self.copy_leaf(target, to)?, None)),
+            _ => Ok((self.copy_leaf(target, true, to)?, None)),
         }
     }
 
@@ -52,6 +52,8 @@ impl<P: Pages> Tree<P> {
     ) -> Result<(Option<Trail>, Option<Window>), Restart> {
         let reached = self.reach(target, 0)?;
         let page = reached.page;
+        // Where a scan begins; the leaves behind it are not kept in memory for it.
+        page.note_use();
         let window = match (target, Leaf::new(page.bytes())) {
             (Target::Key(key), Leaf::FullyDense(leaf)) => {
                 let slots = leaf.copy_near(key, WINDOW_SLOTS, forward, to);
