@@ -56,6 +56,9 @@ pub trait PartIo {
     /// Fills a part from a slot: 4 KiB, unchecked.
     fn read(&mut self, slot: Slot, out: &mut PartBytes) -> Result<()>;
 
+    /// Says which parts are read next, in this order: they may be read together.
+    fn read_soon(&mut self, _slots: &[Slot]) {}
+
     /// Takes a slot for a part and returns its offset.
     fn allocate(&mut self) -> Result<u64>;
 
@@ -472,6 +475,13 @@ impl Step<'_> {
                 _ => self.child_word(level, 0, child, below)?,
             };
             part::set_word(bytes, 0, word);
+        }
+        if level == 1 {
+            let mut leaves: Vec<u32> = rest.iter().map(|change| change.leaf()).collect();
+            leaves.dedup();
+            let slot = |leaf| Slot::from_word(part::word(bytes, (leaf - index * FANOUT) as usize));
+            let slots: Vec<Slot> = leaves.into_iter().map(slot).collect();
+            self.io.read_soon(&slots);
         }
         while let Some(next) = rest.first() {
             let child = next.leaf() / span;

@@ -314,7 +314,8 @@ impl Shared {
 
     /// Step 4: writes the parts of map and zone table that changed.
     fn write_parts(&self, slots: &SlotStore, cut: &Cut, delta: &TakenDelta) -> Result<MapRoot> {
-        let mut parts = PartFile::new(slots)?;
+        let mut memory = self.pool.flush_buffer();
+        let mut parts = PartFile::batched(slots, &mut memory)?;
         let written = write_parts_to(&mut parts, slots, cut, delta);
         if parts.has_failed_to_write
             && let Err(error) = &written
@@ -356,7 +357,7 @@ fn write_parts_to(
         let offset = slots.state().zones.next_table_part(&mut bytes);
         match offset {
             Some(offset) => parts.write(offset, &bytes)?,
-            None => return Ok(root),
+            None => return parts.flush().map(|()| root),
         }
     }
 }

@@ -9,6 +9,7 @@ mod drops;
 mod large_move;
 mod large_values;
 mod loading;
+mod many_pages;
 mod opening;
 mod pinned;
 mod repair;
@@ -102,6 +103,9 @@ struct Watched {
     disk_is_full: AtomicBool,
     batches_begun: AtomicU64,
     batches_written: AtomicU64,
+    /// Of single places.
+    reads: AtomicU64,
+    writes: AtomicU64,
     /// Of the last one: how far behind a multiple of 4096 each write begins, in the file and in memory.
     last_batch: Mutex<Vec<(u64, usize)>>,
 }
@@ -109,6 +113,7 @@ struct Watched {
 #[rustfmt::skip]
 impl File for Watched {
     fn write_at(&self, offset_bytes: u64, buf: &[u8]) -> Result<()> {
+        self.writes.fetch_add(1, SeqCst);
         let slots = self.slots.lock().upgrade();
         slots.map_or(Ok(()), |slots| slots.sync_extents())?;
         self.file.write_at(offset_bytes, buf)
@@ -117,7 +122,10 @@ impl File for Watched {
         self.syncs.fetch_add(1, SeqCst);
         self.file.sync_data()
     }
-    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> { self.file.read_at(offset_bytes, buf) }
+    fn read_at(&self, offset_bytes: u64, buf: &mut [u8]) -> Result<()> {
+        self.reads.fetch_add(1, SeqCst);
+        self.file.read_at(offset_bytes, buf)
+    }
     fn read_batch(&self, requests: &mut [ReadRequest<'_>]) { self.file.read_batch(requests); }
     fn write_batch(&self, requests: &[WriteRequest<'_>]) -> Result<()> {
         self.batches_begun.fetch_add(1, SeqCst);
@@ -179,6 +187,8 @@ fn watched_with(options: &StoreOptions) -> (Arc<Watched>, Store) {
         disk_is_full: false.into(),
         batches_begun: 0.into(),
         batches_written: 0.into(),
+        reads: 0.into(),
+        writes: 0.into(),
         last_batch: Mutex::default(),
     });
     let store = Store::create_in(options, file.clone()).unwrap();
