@@ -2,7 +2,8 @@
 //!
 //! From each leaf on, the smallest group is taken whose records fit into one leaf fewer (`redistribute`); when none of up
 //! to five leaves does, the walk goes on to the next leaf. So a leaf that was merged is looked at again together with the
-//! leaves behind it, and full pages come out. Leaves that are not in memory are read ahead in windows.
+//! leaves behind it, and full pages come out. A dense leaf has a place for each number between its fences, and no records to be
+//! spread: it becomes one with its neighbour if they fit. Leaves that are not in memory are read ahead in windows.
 //!
 //! Other threads go on: the latches of a group are held while its pages are copied in. A group that others keep busy, or
 //! whose pages do not stay in memory together, is passed over. So the walk ends, whatever others do.
@@ -262,7 +263,7 @@ impl<P: PagePool> Tree<P> {
         let page_bytes = self.pool.page_bytes();
         let mut group = Group { parent, first, leaves: Vec::with_capacity(MOST_LEAVES) };
         let (mut records, mut room, mut layout) = (0, 0, None);
-        let mut next = None;
+        let (mut next, mut dense) = (None, None);
         for index in first..=count.min(first + MOST_LEAVES - 1) {
             let id = node.child_at(index);
             let leaf = match self.open_child(id, &parent, 0) {
@@ -275,6 +276,21 @@ impl<P: PagePool> Tree<P> {
             };
             if index == first {
                 next = fence_of(&leaf)?;
+            }
+            if let Some(left) = dense.take().or_else(|| group.leaves.first().copied())
+                && index == first + 1
+                && (self.layout_of(&left).is_dense() || self.layout_of(&leaf).is_dense())
+                && self.may_move(&left)
+                && self.may_move(&leaf)
+            {
+                return match self.merge_neighbours(parent, first, left, leaf)? {
+                    true => Ok(Looked::Merged { leaves: 2, is_parent_sparse: true }),
+                    false => Ok(Looked::Nothing(next)),
+                };
+            }
+            if index == first && self.layout_of(&leaf).is_dense() {
+                dense = Some(leaf);
+                continue;
             }
             let fill = self.fill_of(&leaf, page_bytes);
             let (of, is_last) = (self.layout_of(&leaf), fence_of(&leaf)?.is_none());

@@ -267,6 +267,18 @@ impl<P: PagePool> Tree<P> {
         Ok(Outcome::Nothing)
     }
 
+    /// Makes one leaf of two neighbours below a parent if they fit; false: they do not.
+    pub(super) fn merge_neighbours<'p>(
+        &'p self,
+        parent: OptimisticPage<'p, P>,
+        index: usize,
+        left: OptimisticPage<'p, P>,
+        right: OptimisticPage<'p, P>,
+    ) -> Result<bool, Stop> {
+        Ok(self.worth_merging(&left, &right)?
+            && matches!(self.merge_pair(parent, index, left, right)?, Outcome::Merged { .. }))
+    }
+
     /// Whether two siblings are to be one, by a look at copies of them.
     fn worth_merging<'p>(
         &'p self,

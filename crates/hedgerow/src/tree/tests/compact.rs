@@ -221,3 +221,33 @@ fn an_offered_page_of_a_dropped_tree_is_told_apart() {
         assert!(!other.merge_before_write(PageId(id), |_| true, enter).unwrap(), "another tree's");
     }
 }
+
+/// A value of another length cuts a dense leaf twice. The parts have slots for the numbers between their fences and no others, so each of them
+/// seemed full, and they stayed apart when all values had one length again.
+#[test]
+fn dense_leaves_that_were_cut_become_few_when_they_are_compacted() {
+    for policy in policies() {
+        let tree = new_tree(4096, policy);
+        let put = |number: u32, len: usize| {
+            tree.put(&number.to_be_bytes(), &[7; 9][..len]).unwrap();
+        };
+        let all = 0..10_000;
+        all.clone().for_each(|number| put(number, 8));
+        let loaded = leaf_pages(&tree);
+        let odd = || all.clone().skip(200).step_by(400);
+        odd().for_each(|number| put(number, 9));
+        odd().for_each(|number| put(number, 8));
+        let cut = leaf_pages(&tree);
+        compact(&tree);
+        let left = leaf_pages(&tree);
+        let are_few = 3 * left <= 2 * cut || left <= loaded + loaded / 8;
+        assert!(
+            are_few,
+            "{policy:?}: {loaded} leaves, {cut} with those that were cut, {left} left"
+        );
+        for number in all.clone() {
+            assert_eq!(tree.get(&number.to_be_bytes()).unwrap().unwrap().as_bytes(), [7; 8]);
+        }
+        assert_clean(&tree);
+    }
+}

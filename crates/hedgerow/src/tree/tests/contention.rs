@@ -130,6 +130,14 @@ fn a_leaf_is_split_until_each_of_its_contended_keys_has_one_of_its_own() {
         assert_eq!(stats.splits, 15, "{layout}: {stats:?}");
         assert_eq!(tree.stats().unwrap().levels[0].pages, 16, "{layout}");
         assert_content(&tree, &model);
+        // Nobody contends any more. Dense leaves stayed apart for good.
+        for number in 0..16 {
+            let (_, frame) = leaf_of(&tree, &key_of(number));
+            tree.pool().contention(frame).unwrap().forget();
+        }
+        super::compact::compact(&tree);
+        assert!(tree.stats().unwrap().levels[0].pages <= 2, "{layout}");
+        assert_content(&tree, &model);
     }
 }
 
