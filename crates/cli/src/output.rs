@@ -144,6 +144,17 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one).is_some_and(|one| Some(one) == place(other))
 }
 
+/// Makes a new file, which others may read as little as the store of whose records it is made.
+///
+/// Errors: something has the name; those of the system.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Makes a new file durable: one whose name is lost is as lost as its bytes.
 pub fn sync_new(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;

@@ -7,7 +7,7 @@
 use crate::args::{Common, Format};
 use crate::dump_format::{self, Section};
 use crate::failure::Failure;
-use crate::output::{Out, sync_new};
+use crate::output::{Out, create_new, sync_new};
 use crate::{interrupt, progress, size, store};
 use clap::Args;
 use hedgerow::{Database, Keyspace};
@@ -89,7 +89,7 @@ fn dump_to_file(keyspaces: &[Keyspace], store: &Path, path: &Path) -> Result<Wri
         let doing = format!("cannot {doing} {name}");
         move |error| Failure::Io(doing, error)
     };
-    let file = File::create_new(path).map_err(failed("create"))?;
+    let file = create_new(path).map_err(failed("create"))?;
     let written = file.try_clone().map_err(failed("write to")).and_then(|writer| {
         let mut out = Out::to(writer, &name);
         let written = dump(keyspaces, store, &mut out)?;

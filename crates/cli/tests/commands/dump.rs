@@ -408,3 +408,18 @@ fn keys_of_any_length_come_back_from_a_dump() {
     run(&["verify", &copy]).code(0);
     run(&["count", &copy]).code(0).stdout("5\n");
 }
+
+/// Whoever may not read the store may not read its records elsewhere.
+#[cfg(unix)]
+#[test]
+fn what_is_made_of_a_store_is_as_private_as_the_store() {
+    use std::os::unix::fs::PermissionsExt;
+    let (scratch, store) = Scratch::loaded("dump-private", BIRDS);
+    let (dump, picture) = (scratch.path("birds.dump"), scratch.path("birds.svg"));
+    run(&["dump", &store, "--out", &dump]).code(0);
+    run(&["pages", &store, "--svg", &picture]).code(0);
+    for file in [&store, &dump, &picture] {
+        let mode = fs::metadata(file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+}

@@ -12,12 +12,11 @@ mod text;
 use crate::args::{Common, Format};
 use crate::escape::escape;
 use crate::failure::Failure;
-use crate::output::{Out, is_same_file};
+use crate::output::{Out, create_new, is_same_file};
 use crate::store;
 use clap::Args;
 use hedgerow::anatomy::Anatomy;
 use hedgerow::{Keyspace, PageId, PageKind, PageView, log_path};
-use std::fs::File;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -201,7 +200,7 @@ fn draw_tree(
 
 /// Writes a file that must not be there.
 fn write_new(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let written = File::create_new(path).and_then(|mut file| file.write_all(bytes));
+    let written = create_new(path).and_then(|mut file| file.write_all(bytes));
     written.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => refusal(path),
         _ => Failure::Io(format!("cannot write {}", path.display()), error),
