@@ -162,8 +162,8 @@ Example:
 }
 
 impl Command {
-    /// Whether it looks between records whether it was asked to stop, from its beginning. Any other one a signal ends at once, but `put`,
-    /// which looks when it has its value.
+    /// Whether it looks between records whether it was asked to stop, from its beginning. Any other one a signal ends at once, but `put`
+    /// and `hot`, which look when they have read their input.
     pub fn looks(&self) -> bool {
         !matches!(
             self,
@@ -175,6 +175,7 @@ impl Command {
                 | Command::Stat(_)
                 | Command::Pages(_)
                 | Command::Rename(_)
+                | Command::Hot(_)
         )
     }
 

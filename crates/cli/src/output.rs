@@ -144,6 +144,23 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     place(one).is_some_and(|one| Some(one) == place(other))
 }
 
+/// Whether a path stands for standard input or output.
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Refuses standard output in the place of a store that is to be made, which is read and written anywhere in its file.
+///
+/// Errors: `Usage`.
+pub fn refuse_standard(new: &Path) -> Result<(), Failure> {
+    match is_standard(new) {
+        true => Err(Failure::Usage(
+            "a store cannot be written to standard output; give the name of a file (./- for one of the name -)".to_owned(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Makes a new file, which others may read as little as the store of whose records it is made.
 ///
 /// Errors: something has the name; those of the system.

@@ -4,7 +4,7 @@
 
 use crate::args::{Common, Format, LeafArgs};
 use crate::failure::Failure;
-use crate::output::{Out, is_same_file};
+use crate::output::{Out, is_same_file, refuse_standard};
 use crate::{interrupt, progress, size, store};
 use clap::Args;
 use hedgerow::{BackupReport, Database, ErrorKind};
@@ -23,6 +23,7 @@ pub struct BackupArgs {
 
 /// Copies the store and says how much that was.
 pub fn run(common: &Common, args: &BackupArgs) -> Result<(), Failure> {
+    refuse_standard(&args.backup)?;
     if is_same_file(&args.store, &args.backup) {
         let words = "the backup's file is the store itself; give another name";
         return Err(Failure::Usage(words.to_owned()));

@@ -7,7 +7,7 @@
 use crate::args::{Common, Format};
 use crate::dump_format::{self, Section};
 use crate::failure::Failure;
-use crate::output::{Out, create_new, sync_new};
+use crate::output::{Out, create_new, is_standard, sync_new};
 use crate::{interrupt, progress, size, store};
 use clap::Args;
 use hedgerow::{Database, Keyspace};
@@ -27,7 +27,7 @@ pub struct DumpArgs {
     /// Names of the keyspaces; escapes are read [default: all]
     #[arg(value_name = "KEYSPACE", value_parser = crate::escape::parse)]
     keyspaces: Vec<crate::escape::Bytes>,
-    /// Write to this new file instead of standard output
+    /// Write to this new file instead of standard output; `-` is standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -41,14 +41,15 @@ struct Written {
 
 /// Writes the dump.
 pub fn run(common: &Common, args: &DumpArgs) -> Result<(), Failure> {
-    if common.format == Format::Json && args.out.is_none() {
-        let words = "a dump to standard output is always text; --format json needs --out and applies to the report";
+    let out_file = args.out.as_ref().filter(|path| !is_standard(path));
+    if common.format == Format::Json && out_file.is_none() {
+        let words = "a dump to standard output is always text; --format json needs --out FILE and applies to the report";
         return Err(Failure::Usage(words.to_owned()));
     }
     let db = store::open_read_only(common, &args.store)?;
     let keyspaces = chosen(&db, common, args)?;
     let started = Instant::now();
-    let Some(path) = &args.out else {
+    let Some(path) = out_file else {
         let mut out = Out::new();
         let dumped = dump(&keyspaces, &args.store, &mut out).and_then(|_| out.finish());
         return dumped.map_err(|failure| match failure {

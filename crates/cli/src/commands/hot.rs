@@ -7,13 +7,14 @@
 
 use crate::args::{Common, Format, LeafArgs};
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, is_standard};
 use crate::size::{show_count, show_rate};
 use crate::{escape, interrupt, store};
 use clap::Args;
 use hedgerow::{ContentionStats, Database, HotLeaf, Keyspace};
 use serde_json::{Map, json};
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 pub struct HotArgs {
     /// Store file
     store: PathBuf,
-    /// Text file with one key per line, each of which has a record; what is behind a tab is not read
+    /// Text file with one key per line, each of which has a record; what is behind a tab is not read. `-` for standard input
     #[arg(long, value_name = "FILE")]
     keys: PathBuf,
     /// Read escapes in the lines, as `scan` prints them
@@ -55,6 +56,8 @@ struct Found {
 /// Makes the load, prints what came of it, and closes the store.
 pub fn run(common: &Common, args: &HotArgs) -> Result<(), Failure> {
     let keys = read_keys(args)?;
+    // Until then a signal ends it: standard input may never come.
+    interrupt::look();
     let db = store::open(common, LeafArgs::default(), &args.store)?;
     let found = store::keyspace(&db, common, &args.store)
         .and_then(|keyspace| load(&db, &keyspace, &keys, args))
@@ -64,9 +67,14 @@ pub fn run(common: &Common, args: &HotArgs) -> Result<(), Failure> {
 
 /// The keys of the file, in their order.
 fn read_keys(args: &HotArgs) -> Result<Vec<Vec<u8>>, Failure> {
-    let path = args.keys.display();
-    let text =
-        fs::read(&args.keys).map_err(|error| Failure::Io(format!("cannot read {path}"), error))?;
+    let is_file = !is_standard(&args.keys);
+    let path = if is_file { args.keys.display().to_string() } else { "standard input".to_owned() };
+    let mut text = Vec::new();
+    let read = match is_file {
+        true => File::open(&args.keys).and_then(|mut file| file.read_to_end(&mut text)),
+        false => io::stdin().lock().read_to_end(&mut text),
+    };
+    read.map_err(|error| Failure::Io(format!("cannot read {path}"), error))?;
     let lines = text.split(|&byte| byte == b'\n').zip(1_u64..);
     let mut keys = Vec::new();
     for (line, number) in lines.filter(|(line, _)| !line.is_empty()) {

@@ -7,7 +7,7 @@ use crate::args::{Common, Format};
 use crate::commands::backup;
 use crate::escape::escape;
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, refuse_standard};
 use crate::size::show_number_of;
 use crate::{progress, store};
 use clap::Args;
@@ -26,6 +26,7 @@ pub struct RepairArgs {
 
 /// Makes the new store and prints what is not in it.
 pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
+    refuse_standard(&args.new)?;
     let bar = progress::counter("repairing");
     let repaired = store::options(common).repair(&args.store, &args.new, |pages| {
         bar.set_position(pages);

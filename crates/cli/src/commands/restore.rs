@@ -3,7 +3,7 @@
 use crate::args::Common;
 use crate::commands::backup;
 use crate::failure::Failure;
-use crate::{progress, store};
+use crate::{output, progress, store};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -18,6 +18,7 @@ pub struct RestoreArgs {
 
 /// Restores the store and says how much that was.
 pub fn run(common: &Common, args: &RestoreArgs) -> Result<(), Failure> {
+    output::refuse_standard(&args.store)?;
     let bar = progress::counter("restoring");
     let restored = store::options(common).restore(&args.backup, &args.store, |pages| {
         bar.set_position(pages);

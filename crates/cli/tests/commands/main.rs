@@ -25,6 +25,7 @@ mod put;
 mod rename;
 mod repair;
 mod scan;
+mod standard;
 mod stat;
 mod torture;
 mod tour;

@@ -246,14 +246,17 @@ fn a_signal_ends_a_command_that_does_not_look() {
         std::io::Read::read_exact(&mut reader, &mut first).unwrap();
         assert_eq!(end_by(signal, &mut get), Some(130), "{signal}");
         drop(reader);
-        for to in [&store, &new] {
-            let args = ["put", to, "other", "--file", "-"];
-            let mut put =
-                crate::harness::interruptible(&args).stdin(Stdio::piped()).spawn().unwrap();
-            let mut stdin = put.stdin.take().unwrap();
+        for args in [
+            &["put", &store, "other", "--file", "-"][..],
+            &["put", &new, "other", "--file", "-"],
+            &["hot", &store, "--keys", "-"],
+        ] {
+            let mut child =
+                crate::harness::interruptible(args).stdin(Stdio::piped()).spawn().unwrap();
+            let mut stdin = child.stdin.take().unwrap();
             // Once that is written it reads.
             stdin.write_all(song.as_bytes()).unwrap();
-            assert_eq!(end_by(signal, &mut put), Some(130), "{signal}");
+            assert_eq!(end_by(signal, &mut child), Some(130), "{args:?} {signal}");
         }
     }
     assert!(!Path::new(&new).exists());

@@ -12,7 +12,7 @@ mod text;
 use crate::args::{Common, Format};
 use crate::escape::escape;
 use crate::failure::Failure;
-use crate::output::{Out, create_new, is_same_file};
+use crate::output::{Out, create_new, is_same_file, is_standard};
 use crate::store;
 use clap::Args;
 use hedgerow::anatomy::Anatomy;
@@ -32,7 +32,7 @@ pub struct PagesArgs {
     /// Number of records to show of each page
     #[arg(long, value_name = "N", default_value_t = 6)]
     records: usize,
-    /// Draw the tree to this new SVG file; each node is a rectangle with its kind and fill
+    /// Draw the tree to this new SVG file, or `-` for standard output; each node is a rectangle with its kind and fill
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -92,12 +92,16 @@ impl Drawn {
 
 /// Draws what was asked for.
 pub fn run(common: &Common, args: &PagesArgs) -> Result<(), Failure> {
-    if let Some(picture) = &args.svg {
+    if let Some(picture) = args.svg.as_ref().filter(|picture| !is_standard(picture)) {
         refuse_same_file(&args.store, picture)?;
         // Before the tree is read, which may take a while.
         if picture.symlink_metadata().is_ok() {
             return Err(refusal(picture));
         }
+    }
+    if common.format == Format::Json && args.svg.as_deref().is_some_and(is_standard) {
+        let words = "a picture on standard output is SVG; --format json needs --svg FILE and applies to the report";
+        return Err(Failure::Usage(words.to_owned()));
     }
     let db = store::open_read_only(common, &args.store)?;
     let keyspace = store::keyspace(&db, common, &args.store)?;
@@ -185,6 +189,11 @@ fn draw_tree(
         ControlFlow::Continue(())
     });
     walked.map_err(store::failed("read", store))?;
+    if is_standard(picture) {
+        let mut out = Out::new();
+        let printed = out.bytes(tree.draw().as_bytes()).and_then(|()| out.finish());
+        return Failure::damage(printed, tree.damaged());
+    }
     write_new(picture, tree.draw().as_bytes())?;
     let printed = if common.format == Format::Json {
         let mut out = Out::new();
