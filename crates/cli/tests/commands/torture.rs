@@ -48,6 +48,50 @@ fn a_store_that_others_made_is_no_tortured_one() {
     run(&["torture", "look", &store, "7"]).code(1).stderr_has("has no keyspace");
 }
 
+/// It was a finding of the engine.
+#[test]
+fn a_look_at_a_wrong_path_is_an_error_and_no_finding() {
+    let scratch = Scratch::new("torture-look-wrong");
+    let text = scratch.file("text.txt", "just a text, but a long one\n".repeat(1_000));
+    for (path, words) in [
+        (&scratch.path("none.hrow"), "there is no such file"),
+        (&text, "cannot open"),
+        (&disk(&scratch), "cannot open"),
+    ] {
+        run(&["torture", "look", path, "7"]).code(1).stdout("").stderr_has(words);
+    }
+}
+
+#[test]
+fn a_look_at_a_kept_store_says_which_keys_differ() {
+    let scratch = Scratch::new("torture-look-kept");
+    let store = scratch.store();
+    let mut writer = command(&["torture", "writer", &store, "7", "0", "0", "0"]).spawn().unwrap();
+    let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
+    // That it has opened the store, and some changes that are durable.
+    assert_eq!(lines.by_ref().take(10).count(), 10);
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    run(&["del", &store, "--keyspace", "torture", "--prefix", "0/"]).code(0);
+    run(&["put", &store, "--keyspace", "torture", "0/003/bird-000003", "what nobody wrote"])
+        .code(0);
+    let text = run(&["torture", "look", &store, "7"]).code(0).silent();
+    let lines: Vec<&str> = text.text().lines().collect();
+    assert_eq!(
+        lines[..2],
+        ["replayed 0 changes from the log", "thread 0: 1 key, the newest from change 0"]
+    );
+    let words = "  0/003/bird-000003: expected no record, found a value that no change wrote";
+    assert_eq!(lines[2], words, "{}", text.text());
+    assert!(lines[3].starts_with("thread 1: "), "{}", text.text());
+    let json = run(&["torture", "look", &store, "7", "--format", "json"]).code(0).silent().json();
+    let different = serde_json::json!(
+        [{ "key": "0/003/bird-000003", "expected_change": null, "found_change": 0 }]
+    );
+    assert_eq!(json["threads"][0]["differences"], different, "{json:#}");
+    assert!(json["threads"][1]["newest_change"].as_u64().unwrap() > 0, "{json:#}");
+}
+
 #[test]
 fn a_check_says_what_is_there_and_finds_what_is_missing() {
     let scratch = Scratch::new("torture-check");
@@ -198,6 +242,21 @@ fn a_cut_is_checked_and_a_number_that_is_missing_is_a_finding() {
     assert_eq!(names(&disk), files, "a finding stays");
     run(&["torture", "sync", "--check", &last.to_string(), &disk]).code(0).silent();
     assert!(names(&disk).is_empty(), "{:?}", names(&disk));
+    // Once more, or elsewhere: that accuses no disk.
+    for directory in [&disk, &scratch.path("missing")] {
+        let args = ["torture", "sync", "--check", &last.to_string(), directory];
+        run(&args).code(1).stdout("").stderr_has("no run of --cut here");
+    }
+}
+
+#[test]
+fn a_plain_file_that_is_gone_alone_is_a_finding() {
+    let scratch = Scratch::new("torture-no-plain");
+    let disk = disk(&scratch);
+    let last = cut(&disk).to_string();
+    fs::remove_file(format!("{disk}/hedgerow-torture-cut.plain")).unwrap();
+    let args = ["torture", "sync", "--check", &last, &disk];
+    run(&args).code(7).stderr_has("hedgerow-torture-cut.plain is gone");
 }
 
 #[test]

@@ -44,6 +44,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Memory, unless it is given: far less than the disk has.
 const MEMORY_BYTES: u64 = 8 << 20;
 const LOG_BYTES: u64 = 16 << 20;
+const STORE: &str = "full.hrow";
 const KEYSPACE: &str = "torture/full";
 /// One record in so many has a value that no leaf holds.
 const LARGE_EVERY: u64 = 256;
@@ -77,7 +78,7 @@ pub fn run(common: &Common, args: &FullDiskArgs) -> Result<(), Failure> {
         }
         Ok(())
     });
-    place.judge(outcome)?;
+    place.judge(&place.path().join(STORE), outcome)?;
     match common.format {
         Format::Human => out.line("nothing was lost")?,
         Format::Json => out.json(&Json::Object(facts))?,
@@ -164,7 +165,7 @@ impl Filler {
             .memory_limit_bytes(common.memory_limit.unwrap_or(MEMORY_BYTES))
             .checkpoint_bytes(MEMORY_BYTES / 2)
             .log_limit_bytes(LOG_BYTES);
-        let path = directory.join("full.hrow");
+        let path = directory.join(STORE);
         let db = options.create(&path).map_err(unexpected("cannot create the store"))?;
         let keyspace = db.keyspace(KEYSPACE).map_err(unexpected("cannot write to the store"))?;
         Ok(Filler { options, path, db, keyspace, there: std::iter::once(0..0).collect() })

@@ -80,7 +80,7 @@ pub fn run(common: &Common, args: &KillArgs) -> Result<(), Failure> {
     let torture = Torture { common, seed, path: place.path().join("tortured.hrow") };
     let mut known = Known::default();
     let outcome = torture.run(args, &mut known);
-    place.judge(outcome)?;
+    place.judge(&torture.path, outcome)?;
     let changes = known.left.there.iter().sum::<u64>();
     match common.format {
         Format::Human => {

@@ -11,11 +11,15 @@ use super::script::{
 };
 use super::seed::Seed;
 use super::{unexpected, verify_to_the_byte};
-use crate::args::Common;
+use crate::args::{Common, Format};
+use crate::escape::escape;
 use crate::failure::Failure;
 use crate::output::Out;
+use crate::size::show_number_of;
+use crate::store;
 use clap::Args;
-use serde_json::json;
+use hedgerow::ErrorKind;
+use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -180,34 +184,97 @@ fn thread_of(key: &[u8]) -> usize {
     usize::from(key.first().map_or(u8::MAX, |first| first.wrapping_sub(b'0')))
 }
 
+/// What a thread's keys hold, against what its changes up to the newest one make of them.
+struct Seen {
+    keys: usize,
+    newest: u64,
+    differences: Vec<Difference>,
+}
+
+/// A key that has the value of another change than it should.
+struct Difference {
+    key: String,
+    /// `None`: no record.
+    expected: Option<u64>,
+    found: Option<u64>,
+}
+
 /// Says which keys of each thread differ from what its changes up to the newest one make of them.
 pub fn look(common: &Common, args: &LookArgs) -> Result<(), Failure> {
     let seed = SCRIPTS.number(args.seed).map_err(Failure::OtherVersion)?;
-    let options = options(common.memory_limit);
-    let db = options.open_read_only(&args.store).map_err(unexpected("cannot open the store"))?;
-    let mut out = Out::new();
-    out.line(&format!("replayed: {:?}", db.replayed()))?;
-    let keyspace = crate::store::keyspace_named(&db, KEYSPACE, &args.store)?;
+    let opened = options(common.memory_limit).open_read_only(&args.store);
+    let db = opened.map_err(|error| match error.kind() {
+        // A path with a mistake in it is no finding.
+        ErrorKind::FileNotFound | ErrorKind::NotAStore => store::failed("open", &args.store)(error),
+        _ => unexpected("cannot open the store")(error),
+    })?;
+    let keyspace = store::keyspace_named(&db, KEYSPACE, &args.store)?;
     let mut found: [State; THREADS] = Default::default();
     for record in keyspace.iter() {
         let (key, value) = record.map_err(unexpected("cannot read all records"))?;
         let thread = thread_of(&key).min(THREADS - 1);
         found[thread].insert(key.to_vec(), read_value(&value).map_or(0, |read| read.0));
     }
-    for (thread, found) in found.iter().enumerate() {
-        let newest = found.values().copied().max().unwrap_or(0);
-        let mut state = State::new();
-        for number in 1..=newest {
-            apply(&mut state, change(seed, thread, number), number);
-        }
-        let count = found.len();
-        out.line(&format!("thread {thread}: {count} keys, the newest from change {newest}"))?;
-        let keys = state.keys().chain(found.keys()).collect::<BTreeSet<_>>();
-        for key in keys.into_iter().filter(|key| state.get(*key) != found.get(*key)) {
-            let name = String::from_utf8_lossy(key);
-            let (wanted, there) = (state.get(key), found.get(key));
-            out.line(&format!("  {name}: expected change {wanted:?}, found {there:?}"))?;
-        }
+    let seen = |(thread, found)| compare(seed, thread, found);
+    let threads: Vec<Seen> = found.iter().enumerate().map(seen).collect();
+    let mut out = Out::new();
+    match common.format {
+        Format::Human => print(&mut out, db.replayed().records, &threads)?,
+        Format::Json => out.json(&as_json(db.replayed().records, &threads))?,
     }
     out.finish()
+}
+
+fn compare(seed: u64, thread: usize, found: &State) -> Seen {
+    let newest = found.values().copied().max().unwrap_or(0);
+    let mut state = State::new();
+    for number in 1..=newest {
+        apply(&mut state, change(seed, thread, number), number);
+    }
+    let keys = state.keys().chain(found.keys()).collect::<BTreeSet<_>>();
+    let differences = keys.into_iter().filter(|key| state.get(*key) != found.get(*key));
+    let differences = differences.map(|key| Difference {
+        key: escape(key),
+        expected: state.get(key).copied(),
+        found: found.get(key).copied(),
+    });
+    Seen { keys: found.len(), newest, differences: differences.collect() }
+}
+
+fn print(out: &mut Out, replayed: u64, threads: &[Seen]) -> Result<(), Failure> {
+    out.line(&format!("replayed {} from the log", show_number_of(replayed, "change")))?;
+    for (thread, Seen { keys, newest, differences }) in threads.iter().enumerate() {
+        let keys = show_number_of(*keys as u64, "key");
+        out.line(&format!("thread {thread}: {keys}, the newest from change {newest}"))?;
+        for Difference { key, expected, found } in differences {
+            let (expected, found) = (said(*expected), said(*found));
+            out.line(&format!("  {key}: expected {expected}, found {found}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a key holds, in words.
+fn said(change: Option<u64>) -> String {
+    match change {
+        None => "no record".to_owned(),
+        Some(0) => "a value that no change wrote".to_owned(),
+        Some(number) => format!("the value of change {number}"),
+    }
+}
+
+fn as_json(replayed: u64, threads: &[Seen]) -> Json {
+    let threads = threads.iter().enumerate().map(|(thread, seen)| {
+        let differences = seen.differences.iter().map(|difference| {
+            let Difference { key, expected, found } = difference;
+            json!({ "key": key, "expected_change": expected, "found_change": found })
+        });
+        json!({
+            "thread": thread,
+            "keys": seen.keys,
+            "newest_change": seen.newest,
+            "differences": differences.collect::<Vec<_>>(),
+        })
+    });
+    json!({ "replayed": replayed, "threads": threads.collect::<Vec<_>>() })
 }

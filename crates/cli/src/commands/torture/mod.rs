@@ -103,12 +103,12 @@ impl Place {
         &self.path
     }
 
-    /// Keeps everything if something was found, and adds to the words where it is.
-    fn judge<T>(&mut self, outcome: Result<T, Failure>) -> Result<T, Failure> {
+    /// Keeps everything if something was found, and adds to the words where the store is.
+    fn judge<T>(&mut self, store: &Path, outcome: Result<T, Failure>) -> Result<T, Failure> {
         outcome.map_err(|failure| match failure {
             Failure::Found(words) => {
                 self.is_kept = true;
-                Failure::Found(format!("{words}; see {}", self.path.display()))
+                Failure::Found(format!("{words}; see {}", store.display()))
             }
             other => other,
         })
@@ -184,5 +184,21 @@ fn verify_pages(db: &Database) -> Result<(), Failure> {
             Err(Failure::Found(format!("the store has {count} defects, the first: {first}")))
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_kept_and_the_words_name_the_store() {
+        let mut place = Place::new(&std::env::temp_dir(), "kept").unwrap();
+        let (path, store) = (place.path().to_owned(), place.path().join("kept.hrow"));
+        let outcome = place.judge(&store, Err::<(), _>(Failure::Found("a record is gone".into())));
+        let words = outcome.unwrap_err().words().unwrap();
+        assert_eq!(words, format!("a record is gone; see {}", store.display()));
+        drop(place);
+        fs::remove_dir(path).unwrap();
     }
 }

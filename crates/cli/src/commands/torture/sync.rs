@@ -135,8 +135,23 @@ impl Files {
         Ok(file)
     }
 
+    /// Errors: there is nothing to check, as in a wrong directory, or after a check that has found everything.
+    fn must_be_there(&self) -> Result<(), Failure> {
+        let is_gone = |path: &Path| matches!(path.try_exists(), Ok(false));
+        let files = [&self.plain, &self.store, &log_path(&self.store)];
+        if !files.into_iter().all(|path| is_gone(path)) {
+            return Ok(());
+        }
+        Err(Failure::Other(format!(
+            "no run of --cut here: {} and the files beside it are not there. A --check that finds everything removes them; if none did, \
+             and the directory is right, the disk has lost them",
+            self.plain.display()
+        )))
+    }
+
     /// Whether everything up to `last` is there.
     fn check(&self, common: &Common, last: u64) -> Result<(), Failure> {
+        self.must_be_there()?;
         let plain = self.check_plain(last);
         if let Err(failure @ Failure::Io(..)) = plain {
             return Err(failure);
