@@ -92,10 +92,14 @@ Examples:
     Count(count::CountArgs),
     /// Show the tree, fill, space and memory of a store
     #[command(after_help = "\
+Reads every page of every keyspace, with --keyspace those of one, and with --quick none.
+Memory and cache are of this command, not of a program that uses the store.
+
 Exit code 4 if a page is damaged.
 
-Example:
-  hedgerow stat birds.hrow --format json")]
+Examples:
+  hedgerow stat birds.hrow --format json
+  hedgerow stat birds.hrow --quick")]
     Stat(stat::StatArgs),
     /// Update records from several threads, and list the leaves that they contend for
     #[command(after_help = "\

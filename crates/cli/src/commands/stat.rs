@@ -1,36 +1,47 @@
 //! `hedgerow stat STORE`: shape and fill of a keyspace, space of the file, use of memory.
 //!
-//! Of several keyspaces it shows `default` in full, or the first, unless `--keyspace` names one; of a store without keyspaces file and memory
-//! alone. Reads every page of the keyspace; of the others, too, to count their leaves by layout and their values by form. The names of the JSON fields are stable; new ones may come.
+//! Of several keyspaces it shows `default` in full, or the first; of a store without keyspaces file and memory alone. Reads every page of
+//! every keyspace, of the others to count their leaves by layout and their values by form. With `--keyspace` it reads that one alone, and with
+//! `--quick` none. The names of the JSON fields are stable; new ones may come.
+//!
+//! Memory and cache are those of this process, which has just opened the store. One thread works; another one shows how far it is.
 
 use crate::args::{Common, Format};
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::size::{show_bytes, show_count};
-use crate::{escape, layouts, store};
+use crate::{escape, layouts, progress, store};
 use clap::Args;
 use hedgerow::{
     Database, Keyspace, LevelStats, MemoryStats, SpaceReport, Stats, TreeStats, ValueStats,
 };
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 /// Arguments of `stat`.
 #[derive(Debug, Args)]
 pub struct StatArgs {
     /// Store file
     store: PathBuf,
+    /// Read no keyspace: show file and memory, and about how many records each keyspace has
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Widest bar of the histogram, in characters.
 const BAR_CHARS: u64 = 40;
+/// Time between two looks at how many pages were read.
+const TICK: Duration = Duration::from_millis(100);
 
 /// What one run gathers.
 struct Figures {
     keyspaces: Vec<String>,
     /// `None`: the store has no keyspace.
     walked: Option<Walked>,
-    /// All keyspaces by name, that one too.
+    /// The keyspaces that were read by name, that one too.
     trees: Vec<(String, TreeStats)>,
     space: SpaceReport,
     stats: Stats,
@@ -48,7 +59,12 @@ struct Walked {
 pub fn run(common: &Common, args: &StatArgs) -> Result<(), Failure> {
     let db = store::open_read_only(common, &args.store)?;
     let keyspace = store::keyspace_or_first(&db, common, &args.store)?;
-    let figures = gather(&db, keyspace.as_ref()).map_err(store::failed("read", &args.store))?;
+    if args.quick {
+        return quick(common, &db, keyspace.as_ref(), args);
+    }
+    let reads_all = common.keyspace.is_none();
+    let figures = counting_pages(&db, || gather(&db, keyspace.as_ref(), reads_all));
+    let figures = figures.map_err(store::failed("read", &args.store))?;
     let mut out = Out::new();
     match common.format {
         Format::Human => print(&mut out, &figures)?,
@@ -57,7 +73,86 @@ pub fn run(common: &Common, args: &StatArgs) -> Result<(), Failure> {
     out.finish()
 }
 
-fn gather(db: &Database, keyspace: Option<&Keyspace>) -> hedgerow::Result<Figures> {
+/// Shows on standard error how many pages were read, while `work` reads them.
+fn counting_pages<T>(db: &Database, work: impl FnOnce() -> T) -> T {
+    let bar = progress::counter("reading pages");
+    if bar.is_hidden() {
+        return work();
+    }
+    let done = thread::scope(|scope| {
+        let (working, ended) = channel::<()>();
+        let bar = &bar;
+        let count = move || {
+            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                if let Ok(stats) = db.stats() {
+                    bar.set_position(stats.pool.faults);
+                }
+            }
+        };
+        // Without the thread nobody counts, and that is all.
+        let _ = thread::Builder::new().spawn_scoped(scope, count);
+        let done = work();
+        drop(working);
+        done
+    });
+    bar.finish_and_clear();
+    done
+}
+
+/// Prints what the store knows without a walk: of all keyspaces, or of the one that was asked for.
+fn quick(
+    common: &Common,
+    db: &Database,
+    keyspace: Option<&Keyspace>,
+    args: &StatArgs,
+) -> Result<(), Failure> {
+    let failed = |error| store::failed("read", &args.store)(error);
+    let names = db.keyspaces().map_err(failed)?;
+    let mut about = Vec::new();
+    for name in &names {
+        let records = match keyspace {
+            Some(keyspace) if keyspace.name() == *name => keyspace.approximate_count(..),
+            _ if common.keyspace.is_some() => continue,
+            _ => match db.open_keyspace(name).map_err(failed)? {
+                Some(keyspace) => keyspace.approximate_count(..),
+                None => continue,
+            },
+        };
+        about.push((name, records.map_err(failed)?));
+    }
+    let (space, stats) = (db.space_report().map_err(failed)?, db.stats().map_err(failed)?);
+    let mut out = Out::new();
+    if common.format == Format::Json {
+        let about = about.into_iter().map(|(name, records)| (name.clone(), json!(records)));
+        out.json(&json!({
+            "keyspaces": names,
+            "approximate_records": about.collect::<serde_json::Map<_, _>>(),
+            "page_bytes": stats.page_bytes,
+            "checkpoint": stats.checkpoint,
+            "space": space_json(&space),
+            "memory": memory_json(&stats.memory),
+            "cache": { "page_reads": stats.pool.faults, "evictions": stats.pool.evictions },
+        }))?;
+        return out.finish();
+    }
+    out.line(&format!("keyspaces  {}", names.len()))?;
+    out.line(&format!("page size  {}", show_bytes(stats.page_bytes)))?;
+    out.line(&format!("checkpoint {}", stats.checkpoint))?;
+    if !about.is_empty() {
+        out.line("\nrecords, about  keyspace")?;
+    }
+    for (name, records) in about {
+        out.line(&format!("{:>14}  {}", show_count(records), shown(name)))?;
+    }
+    print_space(&mut out, &space, &stats.memory)?;
+    out.finish()
+}
+
+fn gather(
+    db: &Database,
+    keyspace: Option<&Keyspace>,
+    reads_all: bool,
+) -> hedgerow::Result<Figures> {
     let keyspaces = db.keyspaces()?;
     let read_before = db.stats()?.pool.faults;
     let tree = keyspace.map(Keyspace::stats).transpose()?;
@@ -75,6 +170,7 @@ fn gather(db: &Database, keyspace: Option<&Keyspace>) -> hedgerow::Result<Figure
             Some(walked) if walked.keyspace == *name => {
                 trees.push((name.clone(), walked.tree.clone()));
             }
+            _ if !reads_all => {}
             _ => {
                 if let Some(other) = db.open_keyspace(name)? {
                     trees.push((name.clone(), other.stats()?));
@@ -136,24 +232,28 @@ fn print(out: &mut Out, figures: &Figures) -> Result<(), Failure> {
         Some(walked) => print_tree(out, figures, walked)?,
         None => out.line("keyspace   none")?,
     }
-    out.line(&format!("\nfile       {}", show_bytes(space.file_bytes)))?;
-    for (purpose, bytes) in space_rows(space) {
-        out.line(&format!("  {purpose:<15} {:>12}", show_bytes(bytes)))?;
-    }
-    let memory = &stats.memory;
-    let (aside, limit) = (show_bytes(memory.set_aside_bytes()), show_bytes(memory.limit_bytes));
-    out.line("\nmemory                  in use    set aside")?;
-    for (purpose, used, bytes) in memory_rows(memory) {
-        let used = used.map_or_else(String::new, show_bytes);
-        out.line(&format!("  {purpose:<15} {used:>12} {:>12}", show_bytes(bytes)))?;
-    }
-    out.line(&format!("  {:<15} {:>12} {aside:>12} of at most {limit}", "all", ""))?;
+    print_space(out, space, &stats.memory)?;
     let Some(Walked { tree, hits, .. }) = walked else { return Ok(()) };
     let (faults, evictions) = (show_count(stats.pool.faults), show_count(stats.pool.evictions));
     let (pages, hits) = (show_count(tree.pages()), show_count(*hits));
     out.line(&format!(
-        "\ncache      {hits} of {pages} pages were in memory; {faults} pages read, {evictions} evicted"
+        "\ncache of this command: {hits} of {pages} pages were in memory; {faults} pages read, {evictions} evicted"
     ))
+}
+
+fn print_space(out: &mut Out, space: &SpaceReport, memory: &MemoryStats) -> Result<(), Failure> {
+    out.line(&format!("\nfile       {}", show_bytes(space.file_bytes)))?;
+    for (purpose, bytes) in space_rows(space) {
+        out.line(&format!("  {purpose:<15} {:>12}", show_bytes(bytes)))?;
+    }
+    let (aside, limit) = (show_bytes(memory.set_aside_bytes()), show_bytes(memory.limit_bytes));
+    // A program that uses the store has memory of its own.
+    out.line("\nmemory of this command  in use    set aside")?;
+    for (purpose, used, bytes) in memory_rows(memory) {
+        let used = used.map_or_else(String::new, show_bytes);
+        out.line(&format!("  {purpose:<15} {used:>12} {:>12}", show_bytes(bytes)))?;
+    }
+    out.line(&format!("  {:<15} {:>12} {aside:>12} of at most {limit}", "all", ""))
 }
 
 fn print_tree(out: &mut Out, figures: &Figures, walked: &Walked) -> Result<(), Failure> {

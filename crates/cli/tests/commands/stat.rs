@@ -128,7 +128,9 @@ fn a_store_without_default_or_without_keyspaces_has_figures_too() {
     let bytes = std::fs::metadata(&store).unwrap().len();
     assert_eq!(json["space"]["file_bytes"], bytes);
     let human = run(&["stat", &store]).code(0).silent();
-    for words in ["keyspace   none\n", "\nfile       ", "\nmemory   "] {
+    for words in
+        ["keyspace   none\n", "\nfile       ", "\nmemory of this command  in use    set aside\n"]
+    {
         assert!(human.text().contains(words), "{words:?} not in:\n{}", human.text());
     }
 }
@@ -145,4 +147,55 @@ fn people_get_a_table_and_a_histogram() {
     let is_frames = |line: &&str| line.starts_with("  frames ");
     let frames = human.text().lines().find(is_frames).unwrap_or_default().to_owned();
     assert!(frames.contains(" 8.0 KiB ") && frames.ends_with(" MiB"), "{frames}");
+}
+
+#[test]
+fn who_asks_for_one_keyspace_waits_for_no_other() {
+    let (scratch, store) = Scratch::loaded("stat-one", "wren\tTroglodytes troglodytes\n");
+    run(&["put", &store, "newt", "Triturus", "--keyspace", "amphibians"]).code(0);
+    let mut bytes = std::fs::read(&store).unwrap();
+    let wanted = b"Troglodytes troglodytes";
+    let places: Vec<_> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(wanted)).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| bytes[at] ^= 1);
+    let copy = scratch.file("damaged.hrow", &bytes);
+    let one = ["stat", &copy, "--keyspace", "amphibians"];
+    run(&["stat", &copy]).code(4);
+    let json = run(&[&one[..], &["--format", "json"]].concat()).code(0).silent().json();
+    let names = |what: &str| json[what].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names("layouts_by_keyspace"), ["amphibians"]);
+    assert_eq!(names("values_by_keyspace"), ["amphibians"]);
+    assert_eq!(json["keyspaces"], serde_json::json!(["amphibians", "default"]));
+    let human = run(&one).code(0).silent();
+    assert!(human.text().contains("amphibians (of 2: amphibians, default)"), "{}", human.text());
+}
+
+#[test]
+fn a_quick_look_reads_few_pages() {
+    let text: String = (0..50_000).map(|n| format!("key {n:05}\tvalue of {n}\n")).collect();
+    let (_scratch, store) = Scratch::loaded("stat-quick", text);
+    run(&["put", &store, "newt", "Triturus", "--keyspace", "amphibians"]).code(0);
+    let pages = run(&["stat", &store, "--format", "json"]).code(0).json()["cache"]["page_reads"]
+        .as_u64()
+        .unwrap();
+    let quick = ["stat", &store, "--quick"];
+    let json = run(&[&quick[..], &["--format", "json"]].concat()).code(0).silent().json();
+    let reads = json["cache"]["page_reads"].as_u64().unwrap();
+    assert!(reads * 4 < pages, "{reads} of {pages}");
+    assert_eq!(json["keyspaces"], serde_json::json!(["amphibians", "default"]));
+    let about = &json["approximate_records"];
+    assert_eq!(about["amphibians"], 1);
+    assert!((30_000..80_000).contains(&about["default"].as_u64().unwrap()), "{json:#}");
+    assert_eq!(json["page_bytes"], 4096);
+    assert_eq!(json["space"]["file_bytes"], std::fs::metadata(&store).unwrap().len());
+    let human = run(&quick).code(0).silent();
+    let words =
+        ["keyspaces  2\n", "page size  4.0 KiB\n", " 1  amphibians\n", "\nfile   ", "\nmemory "];
+    for words in words {
+        assert!(human.text().contains(words), "{words:?} not in:\n{}", human.text());
+    }
+    let one = [&quick[..], &["--keyspace", "amphibians", "--format", "json"]].concat();
+    let about = &run(&one).code(0).json()["approximate_records"];
+    assert_eq!(*about, serde_json::json!({ "amphibians": 1 }));
+    run(&[&quick[..], &["--keyspace", "reptiles"]].concat()).code(1).stderr_has("no keyspace");
 }
