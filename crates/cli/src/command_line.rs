@@ -116,7 +116,9 @@ Examples:
     Dump(dump::DumpArgs),
     /// Draw pages byte by byte, or the tree as an SVG picture
     #[command(after_help = "\
-Exit code 4 if what is drawn is damaged.
+Reads the whole tree of the keyspace; with --page until it meets that page.
+
+Exit code 4 if what is drawn is damaged, or a page cannot be read.
 
 Examples:
   hedgerow pages birds.hrow --page 12

@@ -76,6 +76,12 @@ fn references_to_values_in_extents_are_drawn_as_what_they_are() {
 }
 
 #[test]
+fn the_help_says_how_much_is_read() {
+    let help = run(&["pages", "--help"]).code(0);
+    assert!(help.text().contains("Reads the whole tree of the keyspace"), "{}", help.text());
+}
+
+#[test]
 fn a_page_is_found_by_its_id() {
     let (scratch, store) = with_leaves("pages-id", "comparison");
     let root = run(&["pages", &store, "--records", "1000", "--format", "json"]).code(0);

@@ -13,7 +13,7 @@ use crate::args::{Common, Format};
 use crate::escape::escape;
 use crate::failure::Failure;
 use crate::output::{Out, create_new, is_same_file, is_standard};
-use crate::store;
+use crate::{progress, store};
 use clap::Args;
 use hedgerow::anatomy::Anatomy;
 use hedgerow::{Keyspace, PageId, PageKind, PageView, log_path};
@@ -132,17 +132,31 @@ fn print(common: &Common, drawn: &[Drawn]) -> Result<(), Failure> {
     out.finish()
 }
 
+/// Shows each page of the tree, and on standard error how many those were.
+fn walk(
+    keyspace: &Keyspace,
+    store: &Path,
+    mut show: impl FnMut(PageView<'_>) -> ControlFlow<()>,
+) -> Result<(), Failure> {
+    let bar = progress::counter("reading pages");
+    let walked = keyspace.show_pages(|view| {
+        bar.inc(1);
+        show(view)
+    });
+    bar.finish_and_clear();
+    walked.map_err(store::failed("read", store))
+}
+
 /// The page with this id, by a walk, so that it is known to belong to the keyspace.
 fn the_page(keyspace: &Keyspace, id: PageId, args: &PagesArgs) -> Result<Drawn, Failure> {
     let mut found = None;
-    let walked = keyspace.show_pages(|view| {
+    walk(keyspace, &args.store, |view| {
         if view.id != id {
             return ControlFlow::Continue(());
         }
         found = Some(Drawn::new(keyspace, &view, args.records));
         ControlFlow::Break(())
-    });
-    walked.map_err(store::failed("read", &args.store))?;
+    })?;
     found.ok_or_else(|| {
         let (path, name) = (args.store.display(), escape(keyspace.name().as_bytes()));
         Failure::Other(format!("{path} has no page {} in keyspace `{name}`", id.0))
@@ -150,29 +164,28 @@ fn the_page(keyspace: &Keyspace, id: PageId, args: &PagesArgs) -> Result<Drawn, 
 }
 
 /// One page of each kind, the second one where there are more, because the first and the last page of a
-/// level have an open end; and all pages that are damaged.
+/// level have an open end; and all pages that are damaged in themselves.
 fn examples(keyspace: &Keyspace, args: &PagesArgs) -> Result<Vec<Drawn>, Failure> {
     let mut of_kind: Vec<(PageKind, u32, Drawn)> = Vec::new();
     let mut damaged = Vec::new();
-    let walked = keyspace.show_pages(|view| {
+    walk(keyspace, &args.store, |view| {
         let kind = view.kind();
+        let met = of_kind.iter().find(|(of, _, _)| Some(*of) == kind).map_or(0, |(_, met, _)| *met);
+        // What every byte is for takes longer to find out than the page to read.
+        if met == 2 && view.defects().is_empty() {
+            return ControlFlow::Continue(());
+        }
         let drawn = Drawn::new(keyspace, &view, args.records);
         if !drawn.defects.is_empty() {
             damaged.push(drawn);
         } else if let Some(kind) = kind {
             match of_kind.iter_mut().find(|(of, _, _)| *of == kind) {
                 None => of_kind.push((kind, 1, drawn)),
-                Some((_, seen, second)) => {
-                    *seen += 1;
-                    if *seen == 2 {
-                        *second = drawn;
-                    }
-                }
+                Some((_, met, second)) => (*met, *second) = (2, drawn),
             }
         }
         ControlFlow::Continue(())
-    });
-    walked.map_err(store::failed("read", &args.store))?;
+    })?;
     of_kind.sort_by_key(|(kind, _, _)| *kind as u8);
     Ok(of_kind.into_iter().map(|(_, _, drawn)| drawn).chain(damaged).collect())
 }
@@ -184,11 +197,10 @@ fn draw_tree(
     picture: &Path,
 ) -> Result<(), Failure> {
     let mut tree = svg::Picture::new(keyspace.name(), keyspace.page_bytes());
-    let walked = keyspace.show_pages(|view| {
+    walk(keyspace, store, |view| {
         tree.add(view.id, svg::Sound::of(&view));
         ControlFlow::Continue(())
-    });
-    walked.map_err(store::failed("read", store))?;
+    })?;
     if is_standard(picture) {
         let mut out = Out::new();
         let printed = out.bytes(tree.draw().as_bytes()).and_then(|()| out.finish());
