@@ -38,6 +38,42 @@ pub fn escape(bytes: &[u8]) -> String {
     text
 }
 
+/// Bytes that come in pieces, which may cut a character in two: their text is that of all of them at once.
+#[derive(Default)]
+pub struct Pieces {
+    /// The beginning of a character whose end has not come.
+    begun: Vec<u8>,
+}
+
+impl Pieces {
+    /// Appends the text of the next piece.
+    pub fn escape_into(&mut self, piece: &[u8], is_last: bool, text: &mut String) {
+        let joined;
+        let bytes = match self.begun.is_empty() {
+            true => piece,
+            false => {
+                joined = [&self.begun, piece].concat();
+                &joined
+            }
+        };
+        let begun_bytes = if is_last { 0 } else { begun_bytes(bytes) };
+        let (whole, begun) = bytes.split_at(bytes.len() - begun_bytes);
+        escape_into(whole, text);
+        self.begun = begun.to_vec();
+    }
+}
+
+/// How many bytes at the end begin a character and do not end it.
+fn begun_bytes(bytes: &[u8]) -> usize {
+    let begins = |count: &usize| {
+        let end = &bytes[bytes.len() - count..];
+        str::from_utf8(end)
+            .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    };
+    // A character has at most four bytes.
+    (1..=bytes.len().min(3)).find(begins).unwrap_or(0)
+}
+
 fn push_hex(bytes: &[u8], text: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for &byte in bytes {
@@ -127,6 +163,22 @@ mod tests {
         assert_eq!(escape("a b/J\u{f6}rg".as_bytes()), "a b/J\u{f6}rg");
         assert_eq!(escape(b"a\\\t\n\r\0\x7f\xff"), "a\\\\\\t\\n\\r\\x00\\x7f\\xff");
         assert_eq!(escape("\u{85}".as_bytes()), "\\xc2\\x85");
+    }
+
+    #[test]
+    fn pieces_have_the_text_of_the_whole() {
+        let whole = "a\u{f6}\u{20ac}\u{1f426}\\\t".as_bytes();
+        let broken = [whole, b"\xf0\x9f", whole, b"\xe2\x82", b"\xc3\xff", whole, b"\xf0\x9f\x90"];
+        for bytes in [whole.to_vec(), broken.concat()] {
+            for len in 1..=bytes.len() {
+                let (mut pieces, mut text) = (Pieces::default(), String::new());
+                let count = bytes.len().div_ceil(len);
+                for (number, piece) in bytes.chunks(len).enumerate() {
+                    pieces.escape_into(piece, number + 1 == count, &mut text);
+                }
+                assert_eq!(text, escape(&bytes), "pieces of {len} bytes");
+            }
+        }
     }
 
     #[test]

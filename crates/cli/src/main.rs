@@ -16,6 +16,7 @@ mod interrupt;
 mod layouts;
 mod output;
 mod progress;
+mod records;
 mod signals;
 mod size;
 mod store;

@@ -1,13 +1,15 @@
 //! `hedgerow get STORE KEY`: the value of one key; exit code 3 if it is not there.
+//!
+//! The value is printed a piece at a time, in every format: it may be larger than memory.
 
-use crate::args::{Common, Format};
+use crate::args::Common;
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
 use crate::output::Out;
+use crate::records::Printer;
 use crate::store;
 use clap::Args;
-use hedgerow::Keyspace;
-use serde_json::json;
+use hedgerow::ValueReader;
 use std::path::PathBuf;
 
 /// Bytes of a piece of `--raw`.
@@ -30,35 +32,24 @@ pub struct GetArgs {
 pub fn run(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     let db = store::open_read_only(common, &args.store)?;
     let keyspace = store::keyspace(&db, common, &args.store)?;
-    if args.raw {
-        return print_raw(&keyspace, args);
-    }
-    let value = keyspace.get(&args.key.0).map_err(store::failed("read", &args.store))?;
-    let value = value.ok_or_else(|| not_found(&keyspace))?;
-    let mut out = Out::new();
-    match common.format {
-        Format::Human => out.line(&escape::escape(&value))?,
-        Format::Json => {
-            let (key, value) = (escape::escape(&args.key.0), escape::escape(&value));
-            out.json(&json!({ "key": key, "value": value }))?;
-        }
-    }
-    out.finish()
-}
-
-fn not_found(keyspace: &Keyspace) -> Failure {
-    Failure::KeyNotFound(keyspace.name().to_owned())
-}
-
-/// Prints the bytes of the value a piece at a time: it may be larger than memory.
-fn print_raw(keyspace: &Keyspace, args: &GetArgs) -> Result<(), Failure> {
     let reader = keyspace.value_reader(&args.key.0).map_err(store::failed("read", &args.store))?;
-    let mut reader = reader.ok_or_else(|| not_found(keyspace))?;
+    let not_found = || Failure::KeyNotFound(keyspace.name().to_owned());
+    let mut value = reader.ok_or_else(not_found)?;
+    if args.raw {
+        return print_raw(&mut value, args);
+    }
+    let mut printer = Printer::new(common.format, &args.store);
+    printer.value(&args.key.0, &mut value)?;
+    printer.finish()
+}
+
+/// Prints the bytes of the value and nothing else.
+fn print_raw(value: &mut ValueReader, args: &GetArgs) -> Result<(), Failure> {
     let mut out = Out::new();
     let mut piece = vec![0; PIECE_BYTES];
     let mut at = 0;
-    while at < reader.len_bytes() {
-        let count = reader.read_at(at, &mut piece).map_err(store::failed("read", &args.store))?;
+    while at < value.len_bytes() {
+        let count = value.read_at(at, &mut piece).map_err(store::failed("read", &args.store))?;
         out.bytes(&piece[..count])?;
         at += count as u64;
     }
