@@ -33,6 +33,19 @@ pub fn failed(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
     }
 }
 
+/// As [`failed`], for a key that is an argument: one that is too long is a wrong argument.
+pub fn failed_with_key(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
+    let failed = failed(doing, path);
+    move |error| {
+        let is_wrong = matches!(error.kind(), ErrorKind::KeyTooLong { .. });
+        let failure = failed(error);
+        match failure.words().filter(|_| is_wrong) {
+            Some(words) => Failure::Usage(words),
+            None => failure,
+        }
+    }
+}
+
 /// As [`failed`], for a call that changes nothing and that Ctrl-C ends.
 pub fn stoppable(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
     let failed = failed(doing, path);

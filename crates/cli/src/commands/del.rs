@@ -43,7 +43,7 @@ enum Deleted {
 pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
     let db = store::open(common, LeafArgs::default(), &args.store)?;
     let deleted = store::keyspace(&db, common, &args.store).and_then(|keyspace| {
-        delete(&keyspace, args).map_err(store::failed("write to", &args.store))
+        delete(&keyspace, args).map_err(store::failed_with_key("write to", &args.store))
     });
     match store::close(db, &args.store, deleted)? {
         Deleted::Key(was_there, keyspace) => {

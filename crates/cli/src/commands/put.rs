@@ -106,5 +106,5 @@ fn put(keyspace: &Keyspace, args: &PutArgs, source: Source) -> Result<bool, Fail
             }
         }
     };
-    stored.map_err(store::failed("write to", &args.store))
+    stored.map_err(store::failed_with_key("write to", &args.store))
 }

@@ -300,8 +300,8 @@ fn records_that_do_not_fit_are_named_and_the_rest_of_their_keyspace_is_not_there
     assert!(there.ends_with("\nend 1 1\n"), "{there}");
     let name = format!("hedgerow-dump 1\nkeyspace {}\nrecords 0 -\nend 1 0\n", "n".repeat(300));
     run_with_input(&["load", &store, "-"], name.as_bytes())
-        .code(2)
-        .stderr_has("cannot load the keyspace of line 2");
+        .code(4)
+        .stderr_has("line 2 of the dump: ");
 }
 
 #[test]

@@ -68,7 +68,10 @@ fn what_does_not_fit_into_a_page_is_refused() {
     let scratch = Scratch::new("put-large");
     let store = scratch.store();
     let long = "x".repeat(100_000);
-    run(&["put", &store, &long, "v"]).code(1).stderr_has("cannot write to");
+    // The key is an argument.
+    run(&["put", &store, &long, "v"]).code(2).stderr_has("cannot write to");
     run(&["put", &store, "k", "v"]).code(0).silent();
+    run(&["del", &store, &long]).code(2).stderr_has("cannot write to");
+    run(&["put", &store, "k", "v", "--keyspace", &long]).code(2);
     run(&["scan", &store]).code(0).stdout("k\tv\n");
 }

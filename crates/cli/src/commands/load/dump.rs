@@ -14,7 +14,7 @@ use crate::dump_format::{self, Line, MAGIC, Section, VERSION};
 use crate::failure::Failure;
 use crate::progress::ProgressBar;
 use crate::{escape, interrupt, progress, size, store};
-use hedgerow::{Database, Keyspace};
+use hedgerow::{Database, Error, ErrorKind, Keyspace};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -156,9 +156,13 @@ impl Dump<'_> {
     }
 
     fn target(&self, name: &str, number: u64) -> Result<Target, Failure> {
-        let cannot = |error| {
-            let doing = format!("cannot load the keyspace of line {number} of the dump");
-            Failure::Engine(doing, error)
+        let cannot = |error: Error| match error.kind() {
+            // Of a name in a dump the arguments are not to blame.
+            ErrorKind::InvalidName => damaged(number, error),
+            _ => {
+                let doing = format!("cannot load the keyspace of line {number} of the dump");
+                Failure::Engine(doing, error)
+            }
         };
         let found = self.db.open_keyspace(name).map_err(cannot)?;
         let is_new = found.is_none();
