@@ -13,7 +13,7 @@ pub struct Common {
     /// has none. `dump`, and `load` of a dump, take all]
     #[arg(long, global = true, value_name = "NAME")]
     pub keyspace: Option<String>,
-    /// Memory limit of the store, such as 64MiB or 2GB [default: a quarter of the memory of the machine, of the cgroup, or of
+    /// Memory limit of the store, such as 64M or 2GB [default: a quarter of the memory of the machine, of the cgroup, or of
     /// `ulimit -v`, whichever is least]
     #[arg(long, global = true, value_name = "SIZE", value_parser = size::parse_bytes)]
     pub memory_limit: Option<u64>,

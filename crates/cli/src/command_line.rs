@@ -15,6 +15,9 @@ Keys and values on the command line and in the output are text with these escape
   \\\\ backslash   \\t tab   \\n newline   \\r carriage return   \\xNN the byte NN (hexadecimal)
   \\e nothing, for an empty key
 
+A SIZE is a number of bytes, or has a unit: K, M, G, T and KiB, MiB, GiB, TiB are powers of 1024,
+KB, MB, GB, TB powers of 1000.
+
 Exit codes:
   0 success   1 error   2 wrong arguments   3 key not found   4 damage found, in a store or a dump
   5 the store is open elsewhere   6 the store or dump is of another format version

@@ -1,9 +1,13 @@
 //! Sizes and rates as people write and read them.
 //!
-//! Powers of 1024 are `KiB MiB GiB TiB`, powers of 1000 are `KB MB GB TB`; a bare number is bytes.
+//! Powers of 1024 are `KiB MiB GiB TiB`, and `K M G T` as for `ulimit` and `dd`; powers of 1000 are `KB MB GB TB`; a bare number is bytes.
 
-const UNITS: [(&str, u64); 9] = [
+const UNITS: [(&str, u64); 13] = [
     ("b", 1),
+    ("k", 1 << 10),
+    ("m", 1 << 20),
+    ("g", 1 << 30),
+    ("t", 1 << 40),
     ("kib", 1 << 10),
     ("mib", 1 << 20),
     ("gib", 1 << 30),
@@ -25,7 +29,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     } else {
         let known = UNITS.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name));
         known.map(|&(_, factor)| factor).ok_or_else(|| {
-            format!("`{unit}` is not a unit of size; use KiB, MiB, GiB, TiB, KB, MB, GB or TB")
+            format!(
+                "`{unit}` is not a unit of size; use KiB, MiB, GiB, TiB (or K, M, G, T), KB, MB, GB or TB"
+            )
         })?
     };
     if let Ok(whole) = number.parse::<u64>() {
@@ -109,6 +115,11 @@ mod tests {
             ("64MiB", 64 << 20),
             (" 64 mib ", 64 << 20),
             ("1.5KiB", 1536),
+            ("512k", 512 << 10),
+            ("64M", 64 << 20),
+            ("1.5G", 1536 << 20),
+            ("2 T", 2 << 40),
+            ("3b", 3),
             ("2GB", 2_000_000_000),
             ("18446744073709551615", u64::MAX),
         ] {

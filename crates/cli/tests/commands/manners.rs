@@ -57,7 +57,7 @@ fn wrong_arguments_are_exit_code_2_and_touch_nothing() {
 #[test]
 fn help_and_version_are_data() {
     let help = run(&["--help"]).code(0).silent();
-    for word in ["tour", "load", "verify", "Exit codes", "\\xNN"] {
+    for word in ["tour", "load", "verify", "Exit codes", "\\xNN", "powers of 1024"] {
         assert!(help.text().contains(word), "{word}");
     }
     for name in [

@@ -138,7 +138,7 @@ fn a_store_without_default_or_without_keyspaces_has_figures_too() {
 #[test]
 fn people_get_a_table_and_a_histogram() {
     let (_scratch, store) = Scratch::loaded("stat-human", "a\nb\nc\n");
-    let human = run(&["stat", &store, "--memory-limit", "16MiB"]).code(0).silent();
+    let human = run(&["stat", &store, "--memory-limit", "16m"]).code(0).silent();
     for words in ["records    3\n", "height     1\n", "leaves by fill\n", " of at most 16.0 MiB\n"]
     {
         assert!(human.text().contains(words), "{words:?} not in:\n{}", human.text());
