@@ -20,6 +20,9 @@ pub struct Common {
     /// Output format
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
+    /// Show no progress and print no notes on standard error, such as how much was loaded. Errors are printed still
+    #[arg(long, global = true, visible_alias = "no-progress")]
+    pub quiet: bool,
     /// Print on standard error when the store is opened, recovered or checkpointed, and what it waits for
     #[arg(long, global = true)]
     pub verbose: bool,

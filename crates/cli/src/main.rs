@@ -52,6 +52,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         let words = format!("{command} works on whole stores and does not take --keyspace");
         return Err(Failure::Usage(words));
     }
+    if common.quiet {
+        progress::hide();
+    }
     if common.verbose {
         events::show();
     }

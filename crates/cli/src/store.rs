@@ -67,12 +67,15 @@ pub fn copying(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
 /// Opens a store that must exist, for reading only.
 pub fn open_read_only(common: &Common, path: &Path) -> Result<Database, Failure> {
     let db = options(common).open_read_only(path).map_err(failed("open", path))?;
-    tell_of_replay(&db, path);
+    tell_of_replay(common, &db, path);
     Ok(db)
 }
 
 /// Says what opening has replayed, if anything.
-fn tell_of_replay(db: &Database, path: &Path) {
+fn tell_of_replay(common: &Common, db: &Database, path: &Path) {
+    if common.quiet {
+        return;
+    }
     let records = db.replayed().records;
     if records > 0 {
         eprintln!(
@@ -86,7 +89,7 @@ fn tell_of_replay(db: &Database, path: &Path) {
 /// Opens a store that must exist, for writing.
 pub fn open(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
     let db = open_quietly(common, leaves, path)?;
-    tell_of_replay(&db, path);
+    tell_of_replay(common, &db, path);
     Ok(db)
 }
 
@@ -107,7 +110,7 @@ pub fn open_or_create(
         options = options.page_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
     let db = options.open_or_create(path).map_err(failed("open", path))?;
-    tell_of_replay(&db, path);
+    tell_of_replay(common, &db, path);
     Ok(db)
 }
 

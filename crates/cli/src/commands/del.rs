@@ -51,7 +51,7 @@ pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
             if was_there { Ok(()) } else { Err(Failure::KeyNotFound(keyspace)) }
         }
         Deleted::Records(count) => {
-            if common.format == Format::Human {
+            if common.format == Format::Human && !common.quiet {
                 eprintln!("deleted {}", show_number_of(count, "record"));
             }
             output::done(common, &json!({ "deleted": count > 0, "records": count }))

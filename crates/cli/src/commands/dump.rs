@@ -51,7 +51,8 @@ pub fn run(common: &Common, args: &DumpArgs) -> Result<(), Failure> {
     let started = Instant::now();
     let Some(path) = out_file else {
         let mut out = Out::new();
-        let dumped = dump(&keyspaces, &args.store, &mut out).and_then(|_| out.finish());
+        let bar = progress::counter_beside_data("dumping");
+        let dumped = dump(&keyspaces, &args.store, &mut out, &bar).and_then(|_| out.finish());
         return dumped.map_err(|failure| match failure {
             // Of other output a reader may have had enough; half a dump is none.
             Failure::PipeClosed => {
@@ -93,7 +94,8 @@ fn dump_to_file(keyspaces: &[Keyspace], store: &Path, path: &Path) -> Result<Wri
     let file = create_new(path).map_err(failed("create"))?;
     let written = file.try_clone().map_err(failed("write to")).and_then(|writer| {
         let mut out = Out::to(writer, &name);
-        let written = dump(keyspaces, store, &mut out)?;
+        let bar = progress::counter("dumping");
+        let written = dump(keyspaces, store, &mut out, &bar)?;
         out.finish()?;
         sync_new(&file, path).map_err(failed("write to"))?;
         Ok(written)
@@ -129,12 +131,16 @@ fn is_named(_file: &File, _path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-fn dump(keyspaces: &[Keyspace], store: &Path, out: &mut Out) -> Result<Written, Failure> {
-    let bar = progress::counter("dumping");
+fn dump(
+    keyspaces: &[Keyspace],
+    store: &Path,
+    out: &mut Out,
+    bar: &ProgressBar,
+) -> Result<Written, Failure> {
     let mut written = Written::default();
     out.bytes(dump_format::header().as_bytes())?;
     for keyspace in keyspaces {
-        dump_keyspace(keyspace, store, out, &mut written, &bar)?;
+        dump_keyspace(keyspace, store, out, &mut written, bar)?;
     }
     bar.finish_and_clear();
     out.bytes(dump_format::end(written.keyspaces, written.records).as_bytes())?;
@@ -219,6 +225,9 @@ fn report(common: &Common, written: &Written, seconds: f64) -> Result<(), Failur
         let mut out = Out::new();
         out.json(&json!({ "keyspaces": keyspaces, "records": records, "seconds": seconds }))?;
         return out.finish();
+    }
+    if common.quiet {
+        return Ok(());
     }
     let rate = size::show_rate(records, seconds);
     let records = size::show_number_of(records, "record");

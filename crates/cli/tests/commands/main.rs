@@ -21,6 +21,8 @@ mod manners;
 #[cfg(unix)]
 mod names;
 mod pages;
+#[cfg(target_os = "linux")]
+mod progress;
 mod put;
 mod rename;
 mod repair;

@@ -285,6 +285,7 @@ fn report(
     adaptation: &AdaptationStats,
 ) -> Result<(), Failure> {
     match common.format {
+        Format::Human if common.quiet => Ok(()),
         Format::Human => {
             let Written { records, numbered } = *written;
             let (count, rate) = (show_number_of(records, "record"), show_rate(records, seconds));

@@ -211,6 +211,8 @@ fn draw_tree(
         let mut out = Out::new();
         let object = serde_json::json!({ "nodes": tree.nodes(), "damaged": tree.damaged() });
         out.json(&object).and_then(|()| out.finish())
+    } else if common.quiet {
+        Ok(())
     } else {
         let nodes = crate::size::show_count(tree.nodes());
         eprintln!("drew {nodes} nodes into {}", picture.display());

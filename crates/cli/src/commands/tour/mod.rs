@@ -90,6 +90,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
         keyspace: common.keyspace.clone(),
         memory_limit: Some(limit_bytes),
         format: common.format,
+        quiet: common.quiet,
         verbose: false,
     };
     let threads = args.threads.map_or_else(default_threads, usize::from);
@@ -127,6 +128,9 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     }
     tell_of_leaves(&mut report, &leaves, &adapted)?;
     report.finish()?;
+    if common.quiet {
+        return Ok(());
+    }
     if !place.is_temporary {
         eprintln!("the store is kept; look at it with: hedgerow stat {}", path.display());
     }
