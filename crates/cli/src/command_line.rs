@@ -27,9 +27,12 @@ load, put, del, drop, rename, compact and hot write to the store. tour and tortu
 All other commands open the store read-only. If it was not closed, backup opens it for writing
 to replay its log. backup, restore, repair, dump --out and pages --svg make a new file and never replace one.";
 
+/// Its own version and that of the format of stores, which the engine keeps to itself; a test holds this against a store.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (format 4)");
+
 /// An embedded ordered key-value store: load, look up, scan, inspect and check store files.
 #[derive(Debug, Parser)]
-#[command(name = "hedgerow", version, after_help = AFTER_HELP)]
+#[command(name = "hedgerow", version = VERSION, after_help = AFTER_HELP)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -87,7 +87,15 @@ fn help_and_version_are_data() {
         let example = format!("\n  hedgerow {name} ");
         assert!(help.text().contains(&example), "{name} has no example: {}", help.text());
     }
-    assert!(run(&["--version"]).code(0).text().contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_version_names_the_format_of_stores() {
+    let (_scratch, store) = Scratch::loaded("version", "wren\n");
+    // Where docs/format.md puts it in a superblock.
+    let format = fs::read(&store).unwrap()[16..20].try_into().map(u32::from_le_bytes).unwrap();
+    let words = format!("hedgerow {} (format {format})\n", env!("CARGO_PKG_VERSION"));
+    run(&["--version"]).code(0).stdout(words).silent();
 }
 
 #[test]
