@@ -87,6 +87,11 @@ fn help_and_version_are_data() {
         let example = format!("\n  hedgerow {name} ");
         assert!(help.text().contains(&example), "{name} has no example: {}", help.text());
     }
+    for name in ["kill", "full-disk", "sync", "look"] {
+        let help = run(&["torture", name, "--help"]).code(0).silent();
+        let example = format!("\n  hedgerow torture {name} ");
+        assert!(help.text().contains(&example), "{name} has no example: {}", help.text());
+    }
 }
 
 #[test]

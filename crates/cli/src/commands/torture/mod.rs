@@ -43,12 +43,34 @@ const AT_REST: Duration = Duration::from_secs(10);
 #[derive(Debug, Subcommand)]
 enum How {
     /// Kill a writing process again and again, and check the store after each kill
+    #[command(after_help = "\
+Exit code 7 if a fault was found.
+
+Examples:
+  hedgerow torture kill /var/lib --cycles 1000
+  hedgerow torture kill /var/lib --seed 1.12345")]
     Kill(kill::KillArgs),
     /// Fill a disk, and check that no record is lost and that removals free space
+    #[command(after_help = "\
+Exit code 7 if a fault was found.
+
+Examples:
+  mount -t tmpfs -o size=64m none /mnt && hedgerow torture full-disk /mnt
+  hedgerow torture full-disk /var/lib --limit-bytes 200M")]
     FullDisk(full_disk::FullDiskArgs),
     /// Measure the time of an fsync, and test whether the disk keeps what it acknowledges
+    #[command(after_help = "\
+Exit code 7 if --check misses something.
+
+Examples, the last two from another machine, before and after the power of the first one is cut:
+  hedgerow torture sync /var/lib
+  ssh patient hedgerow torture sync --cut /var/lib | tee numbers
+  ssh patient hedgerow torture sync --check $(tail -1 numbers) /var/lib")]
     Sync(sync::SyncArgs),
     /// Report what is wrong with a store that `torture kill` kept
+    #[command(after_help = "\
+Example, with the store and the seed of the message of `torture kill`:
+  hedgerow torture look /var/lib/hedgerow-torture-kill-4711-0/tortured.hrow 1.12345")]
     Look(left::LookArgs),
     /// What `torture kill` starts in order to kill it
     #[command(hide = true)]
