@@ -5,8 +5,8 @@
 
 use crate::args::Common;
 use crate::commands::{
-    backup, compact, count, del, drop, dump, get, hot, keyspaces, load, pages, put, rename, repair,
-    restore, scan, stat, torture, tour, verify,
+    backup, compact, count, del, drop, dump, get, hot, keyspaces, load, pages, put, recover,
+    rename, repair, restore, scan, stat, torture, tour, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -23,9 +23,10 @@ Exit codes:
   5 the store is open elsewhere   6 the store or dump is of another format version
   7 torture found a fault   8 the seed is from another version of torture   130 interrupted
 
-load, put, del, drop, rename, compact and hot write to the store. tour and torture write to stores of their own.
-All other commands open the store read-only. If it was not closed, backup opens it for writing
-to replay its log. backup, restore, repair, dump --out and pages --svg make a new file and never replace one.";
+load, put, del, drop, rename, compact, recover and hot write to the store. tour and torture write
+to stores of their own. All other commands open the store read-only. If it was not closed, each
+replays its log in memory, until recover does so for good; backup may open it for writing then.
+backup, restore, repair, dump --out and pages --svg make a new file and never replace one.";
 
 /// Its own version and that of the format of stores, which the engine keeps to itself; a test holds this against a store.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (format 4)");
@@ -140,6 +141,13 @@ Example:
     /// Merge leaves that fit into fewer pages, and shorten the file
     #[command(after_help = "Example:\n  hedgerow compact birds.hrow")]
     Compact(compact::CompactArgs),
+    /// Replay the log of a store that was not closed, and close it
+    #[command(after_help = "\
+It changes nothing of a store that was closed.
+
+Example:
+  hedgerow recover birds.hrow")]
+    Recover(recover::RecoverArgs),
     /// Give a keyspace another name, or exchange two names
     #[command(after_help = "\
 Example, by which a keyspace that was loaded beside another one takes its place:
@@ -188,6 +196,7 @@ impl Command {
                 | Command::Pages(_)
                 | Command::Rename(_)
                 | Command::Hot(_)
+                | Command::Recover(_)
         )
     }
 
@@ -196,6 +205,7 @@ impl Command {
         Some(match self {
             Command::Verify(_) => "verify",
             Command::Compact(_) => "compact",
+            Command::Recover(_) => "recover",
             Command::Rename(_) => "rename",
             Command::Keyspaces(_) => "keyspaces",
             Command::Drop(_) => "drop",

@@ -117,7 +117,7 @@ pub fn hint(error: &Error) -> &'static str {
         ErrorKind::Corrupted { .. } => {
             "; list the damage with `hedgerow verify`, then restore a backup or run `hedgerow repair`"
         }
-        ErrorKind::NotClosed => " and close it; `hedgerow compact` does both",
+        ErrorKind::NotClosed => " and close it; `hedgerow recover` does both",
         _ => "",
     }
 }

@@ -77,6 +77,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Pages(args) => commands::pages::run(common, args),
         Command::Verify(args) => commands::verify::run(common, args),
         Command::Compact(args) => commands::compact::run(common, args),
+        Command::Recover(args) => commands::recover::run(common, args),
         Command::Rename(args) => commands::rename::run(common, args),
         Command::Backup(args) => commands::backup::run(common, args),
         Command::Repair(args) => commands::repair::run(common, args),

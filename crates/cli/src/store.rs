@@ -79,9 +79,13 @@ fn tell_of_replay(common: &Common, db: &Database, path: &Path) {
     let records = db.replayed().records;
     if records > 0 {
         eprintln!(
-            "hedgerow: {} was not closed; replayed {} from its log",
+            "hedgerow: {} was not closed; replayed {} from its log{}",
             path.display(),
-            show_number_of(records, "change")
+            show_number_of(records, "change"),
+            match db.is_read_only() {
+                true => ", in memory alone; `hedgerow recover` does so for good",
+                false => "",
+            }
         );
     }
 }

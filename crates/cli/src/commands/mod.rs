@@ -12,6 +12,7 @@ pub mod keyspaces;
 pub mod load;
 pub mod pages;
 pub mod put;
+pub mod recover;
 pub mod rename;
 pub mod repair;
 pub mod restore;

@@ -24,6 +24,8 @@ mod pages;
 #[cfg(target_os = "linux")]
 mod progress;
 mod put;
+#[cfg(unix)]
+mod recover;
 mod rename;
 mod repair;
 mod scan;
