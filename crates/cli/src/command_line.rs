@@ -5,8 +5,8 @@
 
 use crate::args::Common;
 use crate::commands::{
-    backup, compact, count, del, drop, dump, get, hot, keyspaces, load, pages, put, recover,
-    rename, repair, restore, scan, stat, torture, tour, verify,
+    backup, compact, completions, count, del, drop, dump, get, hot, keyspaces, load, pages, put,
+    recover, rename, repair, restore, scan, stat, torture, tour, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -179,6 +179,14 @@ Exit code 7 if a fault was found.
 Example:
   hedgerow torture sync /var/lib")]
     Torture(torture::TortureArgs),
+    /// Print the script by which a shell completes the command line
+    #[command(after_help = "\
+Example:
+  hedgerow completions bash > ~/.local/share/bash-completion/completions/hedgerow")]
+    Completions(completions::CompletionsArgs),
+    /// Print the manual pages of the tool and its commands
+    #[command(after_help = "Example:\n  hedgerow man > hedgerow.1 && man ./hedgerow.1")]
+    Man,
 }
 
 impl Command {
@@ -197,6 +205,8 @@ impl Command {
                 | Command::Rename(_)
                 | Command::Hot(_)
                 | Command::Recover(_)
+                | Command::Completions(_)
+                | Command::Man
         )
     }
 
@@ -213,6 +223,8 @@ impl Command {
             Command::Restore(_) => "restore",
             Command::Repair(_) => "repair",
             Command::Torture(_) => "torture",
+            Command::Completions(_) => "completions",
+            Command::Man => "man",
             _ => return None,
         })
     }

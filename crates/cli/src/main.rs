@@ -21,7 +21,7 @@ mod signals;
 mod size;
 mod store;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use command_line::{Cli, Command};
 use failure::Failure;
 use std::process::ExitCode;
@@ -83,5 +83,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Repair(args) => commands::repair::run(common, args),
         Command::Restore(args) => commands::restore::run(common, args),
         Command::Torture(args) => commands::torture::run(common, args),
+        Command::Completions(args) => commands::completions::run(Cli::command(), args),
+        Command::Man => commands::man::run(Cli::command()),
     }
 }

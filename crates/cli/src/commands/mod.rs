@@ -2,6 +2,7 @@
 
 pub mod backup;
 pub mod compact;
+pub mod completions;
 pub mod count;
 pub mod del;
 pub mod drop;
@@ -10,6 +11,7 @@ pub mod get;
 pub mod hot;
 pub mod keyspaces;
 pub mod load;
+pub mod man;
 pub mod pages;
 pub mod put;
 pub mod recover;

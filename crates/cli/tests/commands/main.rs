@@ -18,6 +18,7 @@ mod keyspaces;
 mod leftovers;
 mod load;
 mod manners;
+mod manual;
 #[cfg(unix)]
 mod names;
 mod pages;

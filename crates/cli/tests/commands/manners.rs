@@ -83,6 +83,8 @@ fn help_and_version_are_data() {
         "hot",
         "keyspaces",
         "drop",
+        "completions",
+        "man",
     ] {
         let help = run(&[name, "--help"]).code(0).silent();
         assert!(help.text().contains("--memory-limit"), "{name}");
