@@ -28,6 +28,11 @@ impl OpenTrees {
         self.trees.lock().entry(tree.id()).or_insert_with(|| Arc::new(tree.clone()));
     }
 
+    /// Whether a tree is noted. One that is not may be there nevertheless.
+    pub(super) fn has(&self, tree: TreeId) -> bool {
+        self.trees.lock().contains_key(&tree)
+    }
+
     /// Forgets a tree, of which nobody opens another handle.
     pub(super) fn forget(&self, tree: TreeId) {
         self.trees.lock().remove(&tree);

@@ -306,13 +306,20 @@ fn a_snapshot_that_begins_during_a_drop_sees_the_keyspace_or_does_not() {
                     }
                     begins.store(true, Relaxed);
                     for n in [KEYS - 1, KEYS / 2, 0] {
-                        let found = seen.get(&key(n)).unwrap();
+                        // On a machine with too much to do no checkpoint takes it over in time.
+                        let found = match seen.get(&key(n)) {
+                            Err(error) if is_too_old(&error) => break,
+                            found => found.unwrap(),
+                        };
                         assert_eq!(found.unwrap().as_bytes(), value(n, 0), "round {round}");
                     }
                     count += 1;
                 }
                 for seen in held {
-                    assert_eq!(seen.count().unwrap(), KEYS, "round {round}");
+                    match seen.count() {
+                        Err(error) => assert!(is_too_old(&error), "{error}"),
+                        Ok(count) => assert_eq!(count, KEYS, "round {round}"),
+                    }
                 }
                 count
             });

@@ -98,8 +98,8 @@ impl Catalogue {
         if names.is_ending(tree, at) {
             return Ok(false);
         }
-        if names.since(at).is_empty() {
-            // It is there now, or its pages say that it is not.
+        // After a drop its pages say nothing to a snapshot that reads those of a checkpoint from before.
+        if names.since(at).is_empty() && self.open.has(tree) {
             return Ok(true);
         }
         drop(names);
