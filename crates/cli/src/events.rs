@@ -3,9 +3,7 @@
 //! Any thread of the engine may emit an event, with locks held: a line is written by one call, and nothing is asked of the
 //! store. Targets and fields are those of `docs/operations.md`.
 
-use crate::progress;
 use std::fmt::{self, Write as _};
-use std::io::{self, Write as _};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -28,9 +26,7 @@ impl Subscriber for Lines {
         let mut line = Line::default();
         event.record(&mut line);
         let what = event.metadata().target().trim_start_matches("hedgerow::");
-        let line = format!("hedgerow: {what}: {}{}\n", line.message, line.fields);
-        // Of standard error that is closed nobody can be told.
-        let _ = progress::beside(|| io::stderr().write_all(line.as_bytes()));
+        tell!("hedgerow: {what}: {}{}", line.message, line.fields);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -5,6 +5,10 @@
 //! each under [`commands`]; what they share stands beside it. All calls of the engine that more than
 //! one command makes are in [`store`].
 
+// First: its macro is for all that follow.
+#[macro_use]
+mod tell;
+
 mod args;
 mod command_line;
 mod commands;
@@ -37,7 +41,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(words) = failure.words() {
-                eprintln!("hedgerow: {words}");
+                tell!("hedgerow: {words}");
             }
             ExitCode::from(failure.exit_code())
         }

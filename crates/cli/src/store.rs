@@ -78,7 +78,7 @@ fn tell_of_replay(common: &Common, db: &Database, path: &Path) {
     }
     let records = db.replayed().records;
     if records > 0 {
-        eprintln!(
+        tell!(
             "hedgerow: {} was not closed; replayed {} from its log{}",
             path.display(),
             show_number_of(records, "change"),
@@ -194,7 +194,7 @@ pub fn write_to<T>(
         && keyspace.iter().next().is_none()
         && let Err(error) = db.drop_keyspace(name)
     {
-        eprintln!("hedgerow: the empty keyspace `{}` stays: {error}", escape(name.as_bytes()));
+        tell!("hedgerow: the empty keyspace `{}` stays: {error}", escape(name.as_bytes()));
     }
     written
 }
@@ -218,7 +218,7 @@ pub fn close<T>(db: Database, path: &Path, outcome: Result<T, Failure>) -> Resul
         false => db.close(),
     };
     let Err(error) = closed else { return outcome };
-    eprintln!("hedgerow: {} could not be closed; the next open replays its log", path.display());
+    tell!("hedgerow: {} could not be closed; the next open replays its log", path.display());
     match outcome {
         Ok(_) | Err(Failure::Interrupted(_)) => Err(failed("close", path)(error)),
         earlier => earlier,

@@ -52,7 +52,7 @@ pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
         }
         Deleted::Records(count) => {
             if common.format == Format::Human && !common.quiet {
-                eprintln!("deleted {}", show_number_of(count, "record"));
+                tell!("deleted {}", show_number_of(count, "record"));
             }
             output::done(common, &json!({ "deleted": count > 0, "records": count }))
         }

@@ -103,7 +103,7 @@ fn dump_to_file(keyspaces: &[Keyspace], store: &Path, path: &Path) -> Result<Wri
     if written.is_err()
         && let Err(error) = remove_own(&file, path)
     {
-        eprintln!("hedgerow: the dump {name} is incomplete and cannot be removed: {error}");
+        tell!("hedgerow: the dump {name} is incomplete and cannot be removed: {error}");
     }
     written
 }
@@ -232,6 +232,6 @@ fn report(common: &Common, written: &Written, seconds: f64) -> Result<(), Failur
     let rate = size::show_rate(records, seconds);
     let records = size::show_number_of(records, "record");
     let of = size::show_number_of(keyspaces, "keyspace");
-    eprintln!("dumped {records} of {of} in {seconds:.2} s ({rate})");
+    tell!("dumped {records} of {of} in {seconds:.2} s ({rate})");
     Ok(())
 }

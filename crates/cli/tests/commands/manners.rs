@@ -373,6 +373,36 @@ fn output_that_is_lost_is_an_error() {
     }
 }
 
+/// A message that could not be written was a panic, and the command ended with exit code 101.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_message_that_is_lost_changes_no_exit_code() {
+    let (scratch, store) = Scratch::loaded("lost-messages", "robin\t1\nreed\t2\nwren\t3\n");
+    let lines = scratch.file("lines.txt", "dunnock\nrook\n");
+    let wrong = scratch.file("wrong.txt", "tit\\q\n");
+    let damaged = scratch.file("damaged.dump", "hedgerow-dump 1\nkeyspace a\n");
+    let (none, dump) = (scratch.path("none.hrow"), scratch.path("birds.dump"));
+    let commands: [(&[&str], i32); 9] = [
+        (&["load", &store, &lines], 0),
+        (&["del", &store, "--prefix", "r"], 0),
+        (&["dump", &store, "--out", &dump], 0),
+        (&["put", &store, "tit", "4", "--verbose"], 0),
+        (&["get", &store, "robin"], 3),
+        (&["get", &none, "robin"], 1),
+        (&["load", &store, &wrong, "--escaped"], 1),
+        (&["load", &store, &damaged], 4),
+        (&["get", &store], 2),
+    ];
+    for (args, code) in commands {
+        for redirection in ["2>/dev/full", "2>&-"] {
+            let _ = fs::remove_file(&dump);
+            let (ended, _) = shell(&format!("\"$0\" \"$@\" {redirection}"), args);
+            assert_eq!(ended, Some(code), "{args:?} {redirection}");
+        }
+    }
+    run(&["scan", &store, "--keys-only"]).code(0).stdout("dunnock\ntit\nwren\n");
+}
+
 #[test]
 fn keys_and_values_may_begin_with_a_hyphen() {
     let scratch = Scratch::new("hyphens");

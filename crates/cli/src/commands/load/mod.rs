@@ -95,7 +95,7 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
         let records = &mut written.records;
         dump::load(&db, &args.store, only, reading.go_on(), records).inspect_err(|_| {
             let records = show_number_of(*records, "record");
-            eprintln!("hedgerow: stored {records} of the dump");
+            tell!("hedgerow: stored {records} of the dump");
         })
     } else {
         let threads = args.threads.map_or_else(default_threads, usize::from);
@@ -176,7 +176,7 @@ fn load(
     let records = show_number_of(written.records, "record");
     match failure {
         Some(failure) => {
-            eprintln!("hedgerow: stored {records} before the load stopped");
+            tell!("hedgerow: stored {records} before the load stopped");
             Err(failure)
         }
         None if interrupt::requested() => Err(Failure::Interrupted(format!("stored {records}"))),
@@ -289,15 +289,15 @@ fn report(
         Format::Human => {
             let Written { records, numbered } = *written;
             let (count, rate) = (show_number_of(records, "record"), show_rate(records, seconds));
-            eprintln!("loaded {count} in {seconds:.2} s ({rate})");
+            tell!("loaded {count} in {seconds:.2} s ({rate})");
             if numbered > 0 {
                 let (lines, its) =
                     (show_number_of(numbered, "line"), if numbered == 1 { "its" } else { "their" });
-                eprintln!("{lines} had no tab; {its} value is the line number");
+                tell!("{lines} had no tab; {its} value is the line number");
             }
             let adapted = layouts::adapted(adaptation);
             if !adapted.is_empty() {
-                eprintln!("leaves that changed their layout: {adapted}");
+                tell!("leaves that changed their layout: {adapted}");
             }
             Ok(())
         }

@@ -215,7 +215,7 @@ fn draw_tree(
         Ok(())
     } else {
         let nodes = crate::size::show_count(tree.nodes());
-        eprintln!("drew {nodes} nodes into {}", picture.display());
+        tell!("drew {nodes} nodes into {}", picture.display());
         Ok(())
     };
     Failure::damage(printed, tree.damaged())

@@ -142,7 +142,7 @@ impl Drop for Place {
         if !self.is_kept
             && let Err(error) = fs::remove_dir_all(&self.path)
         {
-            eprintln!("hedgerow: cannot remove {}: {error}", self.path.display());
+            tell!("hedgerow: cannot remove {}: {error}", self.path.display());
         }
     }
 }

@@ -111,7 +111,7 @@ impl Files {
             .map_err(store::failed("create", &self.store))?;
         let keyspace = db.keyspace(KEYSPACE).map_err(store::failed("write to", &self.store))?;
         let keyspace = keyspace.with_durability(Durability::Sync);
-        eprintln!("hedgerow: cut the power at any time; keep the last number on another machine");
+        tell!("hedgerow: cut the power at any time; keep the last number on another machine");
         let mut out = Out::new();
         for n in 1_u64.. {
             write_plain(&mut plain, n).map_err(cannot)?;
@@ -221,7 +221,7 @@ impl Files {
             if let Err(error) = fs::remove_file(&path)
                 && error.kind() != io::ErrorKind::NotFound
             {
-                eprintln!("hedgerow: cannot remove {}: {error}", path.display());
+                tell!("hedgerow: cannot remove {}: {error}", path.display());
             }
         }
     }

@@ -68,13 +68,13 @@ pub fn run(common: &Common, args: &WriterArgs) -> Result<(), Failure> {
                     Err(_) => Failure::Found("a thread of the writer has panicked".into()),
                 };
                 if let Some(words) = failure.words() {
-                    eprintln!("hedgerow: {words}");
+                    tell!("hedgerow: {words}");
                 }
                 std::process::exit(i32::from(failure.exit_code()));
             };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work) {
                 // The others write for ever.
-                eprintln!("hedgerow: cannot start a writing thread: {error}");
+                tell!("hedgerow: cannot start a writing thread: {error}");
                 std::process::exit(1);
             }
         }

@@ -132,7 +132,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
         return Ok(());
     }
     if !place.is_temporary {
-        eprintln!("the store is kept; look at it with: hedgerow stat {}", path.display());
+        tell!("the store is kept; look at it with: hedgerow stat {}", path.display());
     }
     Ok(())
 }
