@@ -3,7 +3,8 @@
 use crate::args::{Common, CreateArgs, LeafArgs};
 use crate::escape::{self, Bytes};
 use crate::failure::Failure;
-use crate::{interrupt, output, store};
+use crate::output::{self, is_same_file};
+use crate::{interrupt, store};
 use clap::{ArgGroup, Args};
 use hedgerow::{ErrorKind, Keyspace};
 use serde_json::json;
@@ -71,6 +72,11 @@ fn source(args: &PutArgs) -> Result<Source, Failure> {
         return Ok(Source::Bytes(value));
     }
     let mut file = File::open(path).map_err(cannot)?;
+    if is_same_file(&args.store, path) {
+        let words =
+            "the value's file is the store itself; make a copy of it first: hedgerow backup";
+        return Err(Failure::Usage(words.to_owned()));
+    }
     let about = file.metadata().map_err(cannot)?;
     // Of some files the system tells no length.
     if about.is_file() && about.len() > 0 {

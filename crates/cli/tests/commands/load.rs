@@ -203,3 +203,27 @@ fn a_store_that_is_created_has_the_pages_that_were_asked_for_and_keeps_them() {
     }
     run(&["get", &store, "tit"]).code(3);
 }
+
+/// Its pages became keys, and the load ended with exit code 0.
+#[test]
+fn a_store_is_no_text_to_load() {
+    let (scratch, store) = Scratch::loaded("load-store", "robin\tErithacus\nwren\tTroglodytes\n");
+    let (new, backup) = (scratch.path("new.hrow"), scratch.path("birds.backup"));
+    run(&["backup", &store, &backup]).code(0);
+    let bytes = std::fs::read(&store).unwrap();
+    for options in [&[][..], &["--lines"], &["--escaped"]] {
+        for file in [&store, &backup] {
+            run(&[&["load", &new, file], options].concat())
+                .code(1)
+                .stderr_has("is a store, and load takes text or a dump")
+                .stderr_has("hedgerow dump");
+        }
+        run_with_input(&[&["load", &new, "-"], options].concat(), &bytes)
+            .code(1)
+            .stderr_has("standard input is a store");
+        assert!(!Path::new(&new).exists());
+        run(&[&["load", &store, &store], options].concat()).code(2).stderr_has("the store");
+    }
+    assert!(std::fs::read(&store).unwrap() == bytes);
+    run(&["count", &store]).code(0).stdout("2\n");
+}

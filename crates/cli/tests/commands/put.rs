@@ -75,3 +75,13 @@ fn what_does_not_fit_into_a_page_is_refused() {
     run(&["put", &store, "k", "v", "--keyspace", &long]).code(2);
     run(&["scan", &store]).code(0).stdout("k\tv\n");
 }
+
+/// It changed while it was read.
+#[test]
+fn a_store_is_no_value_of_its_own() {
+    let (_scratch, store) = Scratch::loaded("put-itself", "wren\t1\n");
+    let bytes = std::fs::read(&store).unwrap();
+    let args = ["put", &store, "store", "--file", &store];
+    run(&args).code(2).stdout("").stderr_has("is the store itself").stderr_has("hedgerow backup");
+    assert!(std::fs::read(&store).unwrap() == bytes);
+}

@@ -10,7 +10,8 @@
 //! workers write. Whoever fails first says where, all stop, and the store is closed in good order
 //! with what was written until then; the same on Ctrl-C.
 //!
-//! An input whose first line is that of a dump is one, and is loaded as one ([`dump`]).
+//! An input whose first line is that of a dump is one, and is loaded as one ([`dump`]). A store is none: its pages would be lines to a reader of
+//! text, so it is refused before anything is opened or made.
 
 mod dump;
 mod reader;
@@ -18,7 +19,7 @@ mod reader;
 use crate::args::{Common, CreateArgs, Format, LeafArgs};
 use crate::escape;
 use crate::failure::Failure;
-use crate::output::Out;
+use crate::output::{Out, is_same_file};
 use crate::size::{show_number_of, show_rate};
 use crate::{interrupt, layouts, progress, store};
 use clap::Args;
@@ -86,6 +87,7 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     // The input first: a name with a mistake in it must not leave an empty store behind.
     let reading = reader::spawn(Input::open(&args.file)?)?;
     let first = head(&reading)?;
+    refuse_store(args, &first)?;
     let is_dump = !args.lines && dump::is_dump(&first)?;
     let db = store::open_or_create(common, args.leaves, args.created, &args.store)?;
     let started = Instant::now();
@@ -106,6 +108,29 @@ pub fn run(common: &Common, args: &LoadArgs) -> Result<(), Failure> {
     let adaptation = db.stats().map(|stats| stats.adaptation).unwrap_or_default();
     store::close(db, &args.store, loaded)?;
     report(common, &written, started.elapsed().as_secs_f64(), &adaptation)
+}
+
+/// What every store begins with, but for the newline behind it.
+const STORE_HEAD: &[u8] = b"\x89Hedge\r";
+
+/// Errors: the input is the store itself, or another one.
+fn refuse_store(args: &LoadArgs, first: &[u8]) -> Result<(), Failure> {
+    let store = args.store.display();
+    let is_stdin = args.file.as_os_str() == "-";
+    if !is_stdin && is_same_file(&args.store, &args.file) {
+        let words =
+            format!("the file to load is the store {store} itself; load takes text or a dump");
+        return Err(Failure::Usage(words));
+    }
+    if first != STORE_HEAD {
+        return Ok(());
+    }
+    let input =
+        if is_stdin { "standard input".to_owned() } else { args.file.display().to_string() };
+    Err(Failure::Other(format!(
+        "{input} is a store, and load takes text or a dump; copy its records with `hedgerow dump`, or the whole store with \
+         `hedgerow backup` or `hedgerow restore`"
+    )))
 }
 
 /// What a load has stored.
