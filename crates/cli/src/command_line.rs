@@ -70,7 +70,7 @@ Examples:
   hedgerow put birds.hrow wren 'Troglodytes troglodytes'
   hedgerow put birds.hrow song --file wren.ogg")]
     Put(put::PutArgs),
-    /// Delete a key, or all keys of a range
+    /// Delete a key, all keys of a range, or all
     #[command(after_help = "\
 Exit code 3 if the key is not there.
 

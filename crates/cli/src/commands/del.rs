@@ -1,5 +1,6 @@
 //! `hedgerow del STORE KEY`: deletes one key; exit code 3 if it is not there. With a range in place of the key: all records in it, page by
-//! page, so that an end in the middle leaves a last part.
+//! page, so that an end in the middle leaves a last part. A bound that is empty may be a variable of a shell that has no value: that
+//! all records are meant `--all` has to say.
 
 use crate::args::{Common, Format, LeafArgs, RangeArgs};
 use crate::escape::{self, Bytes};
@@ -14,8 +15,8 @@ use std::path::PathBuf;
 /// Arguments of `del`.
 #[derive(Debug, Args)]
 #[command(
-    group(ArgGroup::new("what").required(true).multiple(true).args(["key", "prefix", "from", "to"])),
-    override_usage = "hedgerow del [OPTIONS] <STORE> <KEY|--prefix <PREFIX>|--from <KEY>|--to <KEY>>"
+    group(ArgGroup::new("what").required(true).multiple(true).args(["key", "prefix", "from", "to", "all"])),
+    override_usage = "hedgerow del [OPTIONS] <STORE> <KEY|--prefix <PREFIX>|--from <KEY>|--to <KEY>|--all>"
 )]
 pub struct DelArgs {
     /// Store file
@@ -23,12 +24,15 @@ pub struct DelArgs {
     /// Key; escapes are read
     #[arg(
         value_parser = escape::parse_operand, allow_hyphen_values = true,
-        conflicts_with_all = ["prefix", "from", "to"]
+        conflicts_with_all = ["prefix", "from", "to", "all"]
     )]
     key: Option<Bytes>,
     /// Which keys in place of the one.
     #[command(flatten)]
     range: RangeArgs,
+    /// All records of the keyspace. An empty --prefix, or an empty --from without --to, needs it, too
+    #[arg(long)]
+    all: bool,
 }
 
 /// What was deleted.
@@ -41,6 +45,7 @@ enum Deleted {
 
 /// Deletes the key, or the range, and closes the store.
 pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
+    refuse_empty(args)?;
     let db = store::open(common, LeafArgs::default(), &args.store)?;
     let deleted = store::keyspace(&db, common, &args.store).and_then(|keyspace| {
         delete(&keyspace, args).map_err(store::failed_with_key("write to", &args.store))
@@ -57,6 +62,20 @@ pub fn run(common: &Common, args: &DelArgs) -> Result<(), Failure> {
             output::done(common, &json!({ "deleted": count > 0, "records": count }))
         }
     }
+}
+
+/// Errors: a bound is empty, so that it bounds nothing, and nobody has said that this is meant.
+fn refuse_empty(args: &DelArgs) -> Result<(), Failure> {
+    let is_empty = |bound: &Option<Bytes>| bound.as_ref().is_some_and(|bytes| bytes.0.is_empty());
+    let RangeArgs { prefix, from, to } = &args.range;
+    let option = match args.all {
+        false if is_empty(prefix) => "--prefix",
+        false if is_empty(from) && to.is_none() => "--from",
+        _ => return Ok(()),
+    };
+    let words =
+        format!("an empty {option} leaves no record out; say --all if all are to be deleted");
+    Err(Failure::Usage(words))
 }
 
 fn delete(keyspace: &Keyspace, args: &DelArgs) -> hedgerow::Result<Deleted> {

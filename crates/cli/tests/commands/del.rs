@@ -38,6 +38,35 @@ fn a_range_is_deleted_in_place_of_a_key() {
     run(&["verify", &store]).code(0);
 }
 
+/// `--prefix "$P"` with a `P` that was never set deleted everything.
+#[test]
+fn an_empty_bound_deletes_nothing_unless_all_is_said() {
+    let (_scratch, store) = Scratch::loaded("del-all", "dunnock\t1\nreed\t2\nrobin\t3\n");
+    for (bounds, option) in [
+        (&["--prefix", ""][..], "--prefix"),
+        (&["--prefix", "\\e"], "--prefix"),
+        (&["--prefix="], "--prefix"),
+        (&["--prefix", "", "--from", "r"], "--prefix"),
+        (&["--prefix", "", "--to", "r"], "--prefix"),
+        (&["--from", ""], "--from"),
+        (&["--from", "", "--prefix", "r"], "--from"),
+    ] {
+        let words = format!("an empty {option} leaves no record out; say --all");
+        run(&[&["del", &store], bounds].concat()).code(2).stdout("").stderr_has(&words);
+    }
+    run(&["del", &store, "robin", "--all"]).code(2);
+    run(&["count", &store]).code(0).stdout("3\n");
+    run(&["del", &store, "--from", "", "--to", "e"]).code(0).stderr_has("deleted 1 record\n");
+    run(&["del", &store, "--prefix", "", "--from", "rf", "--all"])
+        .code(0)
+        .stderr_has("deleted 1 record\n");
+    run(&["scan", &store, "--keys-only", "--prefix", ""]).code(0).stdout("reed\n");
+    run(&["put", &store, "wren", "4"]).code(0);
+    run(&["del", &store, "--all"]).code(0).stdout("").stderr_has("deleted 2 records\n");
+    run(&["count", &store]).code(0).stdout("0\n");
+    run(&["verify", &store]).code(0);
+}
+
 #[test]
 fn nothing_is_created_in_order_to_delete_from_it() {
     let scratch = Scratch::new("del-none");
