@@ -385,6 +385,43 @@ fn large_values_are_dumped_in_pieces_and_loaded_again() {
     }
 }
 
+/// From the first value on that comes in pieces records were put one by one, and those stayed.
+#[test]
+fn a_load_that_fails_leaves_nothing_of_a_keyspace_that_was_empty() {
+    let (scratch, store) = Scratch::loaded("dump-whole", BIRDS);
+    let mut random = Random(11);
+    let song: Vec<u8> = (0..20).flat_map(|_| random.bytes(20_000)).collect();
+    for key in ["finch", "tit"] {
+        run(&["put", &store, key, "--file", &scratch.file("song", &song)]).code(0);
+    }
+    run(&["put", &store, &"l".repeat(3_000), "a long key"]).code(0);
+    let dump = dumped(&[&store]);
+    let copy = scratch.path("copy.hrow");
+    run(&["put", &copy, "wren", "1"]).code(0);
+    run(&["del", &copy, "wren"]).code(0);
+    let end = dump.windows(9).rposition(|window| window == b"\nrecords ").unwrap();
+    let args = ["load", &copy, "-", "--memory-limit", "4MiB"];
+    run_with_input(&args, &dump[..=end]).code(4).stderr_has("stored 0 records of the dump");
+    run(&["count", &copy]).code(0).stdout("0\n");
+    run(&["verify", &copy]).code(0);
+    run_with_input(&args, &dump).code(0).stderr_has("loaded 5 records");
+    assert!(dumped(&[&copy]) == dump);
+}
+
+/// Such a value is not held in memory, and the records behind it are put one by one.
+#[test]
+fn a_value_of_many_mebibytes_is_loaded_piece_by_piece() {
+    let (scratch, store) = Scratch::loaded("dump-very-large", BIRDS);
+    let song = "chaffinch, wren, robin. ".repeat(400_000);
+    run(&["put", &store, "song", "--file", &scratch.file("song", &song)]).code(0);
+    let dump = dumped(&[&store]);
+    let copy = scratch.path("copy.hrow");
+    let args = ["load", &copy, "-", "--memory-limit", "4MiB"];
+    run_with_input(&args, &dump).code(0).stderr_has("loaded 3 records");
+    assert!(dumped(&[&copy]) == dump);
+    run(&["verify", &copy]).code(0);
+}
+
 #[test]
 #[cfg_attr(windows, ignore = "Windows hands a process at most 32,767 characters")]
 fn keys_of_any_length_come_back_from_a_dump() {

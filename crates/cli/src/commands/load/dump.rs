@@ -1,9 +1,9 @@
 //! Loads a dump: keyspace by keyspace, record by record, in the order of the file.
 //!
-//! A keyspace that is new or empty is bulk loaded: it shows when its last line has come and is right, or not at
-//! all. From its first value on that comes in pieces its records are put one by one, and so are those of a keyspace
+//! A keyspace that is new or empty is bulk loaded: its records show when its last line has come and is right, or not at
+//! all. From its first value of more than [`MAX_HELD_BYTES`] on its records are put one by one, and so are those of a keyspace
 //! that holds records already, each in place of an earlier record of its key; what was put before an error stays, unless the
-//! keyspace was not there before. In memory is never more than a few blocks of lines.
+//! keyspace was not there before. In memory is never more than one such value and a few blocks of lines.
 //!
 //! Whatever is not as `dump` writes it ends the load with the number of its line: a line that is none of a dump,
 //! keys out of order, counts or checksums that do not agree, lines behind the end, and an end that does not come.
@@ -20,6 +20,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 /// How full bulk loads make pages: records may be added to them afterwards.
 const FILL_PERCENT: u8 = 90;
+
+/// The longest value that is held in memory on its way, as a bulk load takes it. A longer one is written piece by piece.
+const MAX_HELD_BYTES: u64 = 8 << 20;
 
 /// Whether an input that begins with this line is a dump.
 ///
@@ -124,11 +127,7 @@ impl Dump<'_> {
         let before = self.loaded;
         let outcome = match &target {
             Some(Target { keyspace, is_empty, .. }) => {
-                let (bar, loaded) = (self.bar, &mut self.loaded);
-                records.load_into(keyspace, *is_empty, &mut |count| {
-                    *loaded += count;
-                    bar.inc(count);
-                })
+                records.load_into(keyspace, *is_empty, self.bar, &mut self.loaded)
             }
             None => records.pass_over(),
         };
@@ -190,6 +189,9 @@ enum Record {
     Long(Vec<u8>, u64),
 }
 
+/// A key, and all of its value.
+type Held = (Vec<u8>, Vec<u8>);
+
 /// The records of one keyspace; ends when the line has come that ends it, and is right.
 struct Records<'r> {
     lines: &'r mut Lines,
@@ -200,27 +202,21 @@ struct Records<'r> {
 }
 
 impl Records<'_> {
-    /// Puts all of them into a keyspace; `loaded` is told how many more are in it.
+    /// Puts all of them into a keyspace; `loaded` is how many more are in it.
     fn load_into(
         &mut self,
         keyspace: &Keyspace,
         is_empty: bool,
-        loaded: &mut dyn FnMut(u64),
+        bar: &ProgressBar,
+        loaded: &mut u64,
     ) -> Result<(), Failure> {
         let mut next = None;
-        let most = keyspace.max_record_bytes();
         if is_empty {
-            let short = std::iter::from_fn(|| match self.step().transpose()? {
-                Ok(Record::Short(key, value)) if key.len() + value.len() <= most => {
-                    Some(Ok((key, value)))
-                }
-                Ok(long) => {
-                    next = Some(long);
-                    None
-                }
-                Err(failure) => Some(Err(failure)),
+            // They count as they come: the bulk load tells nothing before its end.
+            let held = std::iter::from_fn(|| {
+                self.next_held(&mut next).transpose().inspect(|_| bar.inc(1))
             });
-            loaded(keyspace.try_bulk_load(short, FILL_PERCENT)?);
+            *loaded += keyspace.try_bulk_load(held, FILL_PERCENT)?;
             if next.is_none() {
                 return Ok(());
             }
@@ -241,7 +237,27 @@ impl Records<'_> {
                     writer.finish()?
                 }
             };
-            loaded(1);
+            *loaded += 1;
+            bar.inc(1);
+        }
+    }
+
+    /// The next record, with its value. One whose value is too long becomes `long`, and ends those before it.
+    fn next_held(&mut self, long: &mut Option<Record>) -> Result<Option<Held>, Failure> {
+        match self.step()? {
+            Some(Record::Short(key, value)) => Ok(Some((key, value))),
+            Some(Record::Long(key, len_bytes)) if len_bytes <= MAX_HELD_BYTES => {
+                let mut value = Vec::new();
+                self.pieces(len_bytes, &mut |piece| {
+                    value.extend_from_slice(piece);
+                    Ok(())
+                })?;
+                Ok(Some((key, value)))
+            }
+            other => {
+                *long = other;
+                Ok(None)
+            }
         }
     }
 
@@ -365,3 +381,40 @@ impl Lines {
 }
 
 const CUT_OFF: &str = "the dump is cut off: the last line is missing";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    /// The count stood at zero until a whole keyspace was in.
+    #[test]
+    fn records_are_counted_as_they_come() {
+        let db = hedgerow::Options::new().in_memory().unwrap();
+        let bar = ProgressBar::hidden();
+        thread::scope(|scope| {
+            let (sender, blocks) = sync_channel(1);
+            let block = |text: &str| Ok(Block { bytes: text.into(), first_line: 1 });
+            let (db, bar, path) = (&db, &bar, Path::new("birds"));
+            let first = Block { bytes: Vec::new(), first_line: 0 };
+            let lines = Lines { blocks, block: first, at: 0, number: 0 };
+            let load = scope.spawn(move || {
+                let only = None;
+                Dump { db, path, only, lines, bar, keyspaces: 0, records: 0, loaded: 0 }.load()
+            });
+            let lines = "hedgerow-dump 1\nkeyspace birds\nrobin\t1\nwren\t2\n";
+            sender.send(block(lines)).unwrap();
+            let begun = Instant::now();
+            while bar.position() < 2 {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{}", bar.position());
+                thread::sleep(Duration::from_millis(1));
+            }
+            sender.send(block("records 2 -\nend 1 2\n")).unwrap();
+            drop(sender);
+            assert!(load.join().unwrap().is_ok());
+        });
+        assert_eq!(bar.position(), 2);
+    }
+}
