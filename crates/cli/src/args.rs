@@ -9,9 +9,9 @@ use hedgerow::{LeafLayout, LeafPolicy};
 /// Options that every command takes.
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Keyspace to work on [default: `default` if there is one, else the only keyspace. `put` and `load` create `default` in a store that
+    /// Keyspace to work on; escapes are read [default: `default` if there is one, else the only keyspace. `put` and `load` create `default` in a store that
     /// has none. `dump`, and `load` of a dump, take all]
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", value_parser = crate::escape::parse_name)]
     pub keyspace: Option<String>,
     /// Memory limit of the store, such as 64M or 2GB [default: a quarter of the memory of the machine, of the cgroup, or of
     /// `ulimit -v`, whichever is least]

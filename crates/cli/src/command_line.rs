@@ -11,7 +11,7 @@ use crate::commands::{
 use clap::{Parser, Subcommand};
 
 const AFTER_HELP: &str = "\
-Keys and values on the command line and in the output are text with these escapes:
+Keys, values and names of keyspaces on the command line and in the output are text with these escapes:
   \\\\ backslash   \\t tab   \\n newline   \\r carriage return   \\xNN the byte NN (hexadecimal)
   \\e nothing, for an empty key
 

@@ -88,6 +88,12 @@ pub fn parse(text: &str) -> Result<Bytes, String> {
     unescape(text.as_bytes()).map(Bytes)
 }
 
+/// The name of a keyspace that an argument stands for.
+pub fn parse_name(text: &str) -> Result<String, String> {
+    let name = String::from_utf8(unescape(text.as_bytes())?);
+    name.map_err(|_| "the name of a keyspace must be UTF-8".to_owned())
+}
+
 /// [`parse`] for keys and values that stand by themselves, and may begin with a hyphen. With two hyphens it is taken for an
 /// option that there is not, unless `--` stands before it, or it follows an option and `=`.
 pub fn parse_operand(text: &str) -> Result<Bytes, String> {

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 pub struct DropArgs {
     /// Store file
     store: PathBuf,
-    /// Name of the keyspace, which must exist
+    /// Name of the keyspace, which must exist; escapes are read
+    #[arg(value_parser = crate::escape::parse_name)]
     name: String,
 }
 

@@ -13,9 +13,11 @@ use std::path::PathBuf;
 pub struct RenameArgs {
     /// Store file
     store: PathBuf,
-    /// Name of the keyspace
+    /// Name of the keyspace; escapes are read
+    #[arg(value_parser = crate::escape::parse_name)]
     from: String,
-    /// Its new name, which no keyspace may have
+    /// Its new name, which no keyspace may have; escapes are read
+    #[arg(value_parser = crate::escape::parse_name)]
     to: String,
     /// Exchange the names of two keyspaces
     #[arg(long)]

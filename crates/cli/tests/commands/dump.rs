@@ -82,7 +82,7 @@ fn arbitrary_bytes_come_back_as_they_were() {
     let mut text = String::from("hedgerow-dump 1\n");
     let mut total = 0;
     for name in names {
-        // Through `load` itself, by a dump without checksums: names on the command line are not escaped.
+        // Through `load` itself, by a dump without checksums, which takes any bytes in one go.
         let mut records: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for _ in 0..random.below(400) {
             records.insert(random.bytes(40), random.bytes(300));
