@@ -264,7 +264,7 @@ fn a_damaged_dump_is_refused_with_the_number_of_the_line() {
             replaced("dump 1", "dump one"),
             "line 1 of the dump: this is not the first line",
         ),
-        ("crlf", dump.replace('\n', "\r\n"), "line 1 of the dump: this is not the first line"),
+        ("crlf", dump.replace('\n', "\r\n"), "line 1 of the dump: the line ends in CR LF"),
     ] {
         let copy = scratch.path(&format!("{what}.hrow"));
         let file = scratch.file(&format!("{what}.dump"), &text);

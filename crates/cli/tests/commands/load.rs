@@ -227,3 +227,26 @@ fn a_store_is_no_text_to_load() {
     assert!(std::fs::read(&store).unwrap() == bytes);
     run(&["count", &store]).code(0).stdout("2\n");
 }
+
+/// Text of Windows had `\r` at the end of each value, and a blank line was the key `\r`.
+#[test]
+fn of_lines_that_end_in_cr_lf_the_cr_is_left_off() {
+    let scratch = Scratch::new("load-crlf");
+    let store = scratch.store();
+    let text = "robin\tErithacus\r\n\r\nwren\r\nrook\tCorvus\\r\r\n";
+    let file = scratch.file("lines.txt", text);
+    run(&["load", &store, &file, "--escaped"])
+        .code(0)
+        .stderr_has("loaded 3 records")
+        .stderr_has("\nthe lines ended in CR LF; the CR is no part of keys and values\n");
+    run(&["scan", &store]).code(0).stdout("robin\tErithacus\nrook\tCorvus\\r\nwren\t3\n");
+    let plain = scratch.path("plain.hrow");
+    let json = run(&["load", &plain, &file, "--format", "json"]).code(0).silent().json();
+    assert_eq!((&json["records"], &json["crlf"]), (&3.into(), &true.into()));
+    run(&["scan", &plain]).code(0).stdout("robin\tErithacus\nrook\tCorvus\\\\r\nwren\t3\n");
+    // The first line decides.
+    let mixed = scratch.path("mixed.hrow");
+    let done = run_with_input(&["load", &mixed, "-"], b"robin\t1\nwren\t2\r\n").code(0);
+    assert!(!done.stderr().contains("CR LF"), "{}", done.stderr());
+    run(&["scan", &mixed]).code(0).stdout("robin\t1\nwren\t2\\r\n");
+}

@@ -24,6 +24,9 @@ const FILL_PERCENT: u8 = 90;
 /// The longest value that is held in memory on its way, as a bulk load takes it. A longer one is written piece by piece.
 const MAX_HELD_BYTES: u64 = 8 << 20;
 
+const CRLF: &str = "the line ends in CR LF, as Windows writes text, and lines of a dump end in LF; convert the file, or write it with \
+                    `hedgerow dump --out`";
+
 /// Whether an input that begins with this line is a dump.
 ///
 /// Errors: a dump, and of a version that is not known.
@@ -31,8 +34,12 @@ pub fn is_dump(head: &[u8]) -> Result<bool, Failure> {
     if !head.starts_with(MAGIC) {
         return Ok(false);
     }
-    match dump_format::version(head) {
-        Some(version) if version == u64::from(VERSION) => Ok(true),
+    let line = head.strip_suffix(b"\r").unwrap_or(head);
+    match dump_format::version(line) {
+        Some(version) if version == u64::from(VERSION) => match line.len() == head.len() {
+            true => Ok(true),
+            false => Err(damaged(1, CRLF)),
+        },
         Some(version) if version > u64::from(VERSION) => Err(Failure::NewerInput(format!(
             "the dump has format version {version}, this tool reads version {VERSION}; use a newer tool"
         ))),
@@ -53,8 +60,7 @@ pub fn load(
     loaded: &mut u64,
 ) -> Result<(), Failure> {
     let bar = progress::counter("loading");
-    let lines =
-        Lines { blocks, block: Block { bytes: Vec::new(), first_line: 0 }, at: 0, number: 0 };
+    let lines = Lines { blocks, block: Block::default(), at: 0, number: 0 };
     let mut dump = Dump { db, path, only, lines, bar: &bar, keyspaces: 0, records: 0, loaded: 0 };
     let outcome = dump.load();
     *loaded = dump.loaded;
@@ -396,10 +402,9 @@ mod tests {
         let bar = ProgressBar::hidden();
         thread::scope(|scope| {
             let (sender, blocks) = sync_channel(1);
-            let block = |text: &str| Ok(Block { bytes: text.into(), first_line: 1 });
+            let block = |text: &str| Ok(Block { bytes: text.into(), ..Block::default() });
             let (db, bar, path) = (&db, &bar, Path::new("birds"));
-            let first = Block { bytes: Vec::new(), first_line: 0 };
-            let lines = Lines { blocks, block: first, at: 0, number: 0 };
+            let lines = Lines { blocks, block: Block::default(), at: 0, number: 0 };
             let load = scope.spawn(move || {
                 let only = None;
                 Dump { db, path, only, lines, bar, keyspaces: 0, records: 0, loaded: 0 }.load()

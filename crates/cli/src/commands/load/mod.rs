@@ -1,8 +1,8 @@
 //! `hedgerow load STORE FILE`: records from text, from several threads.
 //!
 //! One record a line: the key, then a tab and the value if there is one, else the line's number is
-//! the value, and the user hears how many of those there were. A blank line is passed over. A line is taken as it is; with
-//! `--escaped` it is read with escapes, as `scan` prints it.
+//! the value, and the user hears how many of those there were. A blank line is passed over. A line is taken as it is,
+//! but for the CR of CR LF where the first line ends so; with `--escaped` it is read with escapes, as `scan` prints it.
 //! Every line with one key goes to the same thread, however the key is written, so that of several lines with one key the
 //! last one wins, as it would with one thread. If the system starts fewer threads than were asked for, those work.
 //!
@@ -139,6 +139,8 @@ struct Written {
     records: u64,
     /// Those whose line had no tab.
     numbered: u64,
+    /// Whether lines ended in CR LF, and the CR was left off.
+    is_crlf: bool,
 }
 
 /// The input's first line, or as much of it as tells what kind of input it is.
@@ -190,7 +192,7 @@ fn load(
                 Err(_) => break,
             }
         }
-        route(&state, &reading.go_on(), &workers, &bar)
+        route(&state, &reading.go_on(), &workers, &bar, &mut written.is_crlf)
         // The senders go here, and the workers end when their queues are empty.
     });
     bar.finish_and_clear();
@@ -215,6 +217,7 @@ fn route(
     blocks: &Receiver<Result<Block, Failure>>,
     workers: &[SyncSender<Batch>],
     bar: &ProgressBar,
+    is_crlf: &mut bool,
 ) -> Result<(), Failure> {
     let stopped = || state.stop.load(Ordering::Relaxed) || interrupt::requested();
     while !stopped() {
@@ -223,6 +226,7 @@ fn route(
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         };
+        *is_crlf = block.is_crlf;
         let mut lines: Vec<Vec<(usize, usize, u64)>> = vec![Vec::new(); workers.len()];
         for (start, end, number) in block.lines().filter(|(start, end, _)| start < end) {
             let (key, _) = split_line(&block.bytes[start..end]);
@@ -312,13 +316,16 @@ fn report(
     match common.format {
         Format::Human if common.quiet => Ok(()),
         Format::Human => {
-            let Written { records, numbered } = *written;
+            let Written { records, numbered, is_crlf } = *written;
             let (count, rate) = (show_number_of(records, "record"), show_rate(records, seconds));
             tell!("loaded {count} in {seconds:.2} s ({rate})");
             if numbered > 0 {
                 let (lines, its) =
                     (show_number_of(numbered, "line"), if numbered == 1 { "its" } else { "their" });
                 tell!("{lines} had no tab; {its} value is the line number");
+            }
+            if is_crlf {
+                tell!("the lines ended in CR LF; the CR is no part of keys and values");
             }
             let adapted = layouts::adapted(adaptation);
             if !adapted.is_empty() {
@@ -331,6 +338,7 @@ fn report(
             out.json(&json!({
                 "records": written.records,
                 "without_tab": written.numbered,
+                "crlf": written.is_crlf,
                 "seconds": seconds,
                 "adaptation": layouts::adaptation_json(adaptation),
             }))?;

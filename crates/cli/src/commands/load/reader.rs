@@ -3,6 +3,8 @@
 //! The reading thread is on its own, and is left behind if the load stops while it waits for input
 //! that may never come (a terminal, a pipe). It reads the head of the input first, and waits there until the
 //! caller has seen what kind of input it is.
+//!
+//! Where the first line ends in CR LF, as Windows writes text, one CR before each LF is no part of a line.
 
 use crate::failure::Failure;
 use std::fs::File;
@@ -45,21 +47,29 @@ impl Input {
 }
 
 /// Some whole lines; only the last block of a file may end without a newline.
+#[derive(Default)]
 pub struct Block {
     /// The lines with their newlines.
     pub bytes: Vec<u8>,
     /// Number of the first line, from 1.
     pub first_line: u64,
+    /// Whether the first line of the input ends in CR LF.
+    pub is_crlf: bool,
 }
 
 impl Block {
-    /// Start, end (without the newline) and number of each line.
+    /// Start, end (without the newline, or CR LF where lines end so) and number of each line.
     pub fn lines(&self) -> impl Iterator<Item = (usize, usize, u64)> {
         let lines = self.bytes.split_inclusive(|&byte| byte == b'\n');
-        lines.zip(self.first_line..).scan(0, |at, (line, number)| {
+        lines.zip(self.first_line..).scan(0, move |at, (line, number)| {
             let start = *at;
             *at += line.len();
-            let end = *at - usize::from(line.ends_with(b"\n"));
+            let end = *at
+                - match line {
+                    [.., b'\r', b'\n'] if self.is_crlf => 2,
+                    [.., b'\n'] => 1,
+                    _ => 0,
+                };
             Some((start, end, number))
         })
     }
@@ -95,7 +105,8 @@ pub fn spawn(input: Input) -> Result<Reading, Failure> {
     let (head_sender, head) = sync_channel(1);
     let (go_on, wait) = sync_channel(1);
     let read = move || {
-        let mut blocks = Blocks { input, rest: Vec::new(), next_line: 1, ended: false };
+        let mut blocks =
+            Blocks { input, rest: Vec::new(), next_line: 1, ended: false, is_crlf: false };
         let head = blocks.head();
         let failed = head.is_err();
         // Whoever goes on without a look at the head does without it.
@@ -122,6 +133,8 @@ struct Blocks {
     rest: Vec<u8>,
     next_line: u64,
     ended: bool,
+    /// Known from the first block on.
+    is_crlf: bool,
 }
 
 impl Blocks {
@@ -191,7 +204,11 @@ impl Blocks {
         if bytes.is_empty() {
             return None;
         }
-        let block = Block { bytes, first_line: self.next_line };
+        if self.next_line == 1 {
+            let first = bytes.split_inclusive(|&byte| byte == b'\n').next();
+            self.is_crlf = first.is_some_and(|line| line.ends_with(b"\r\n"));
+        }
+        let block = Block { bytes, first_line: self.next_line, is_crlf: self.is_crlf };
         self.next_line += block.lines().count() as u64;
         Some(Ok(block))
     }
@@ -237,6 +254,25 @@ mod tests {
                 .map(|(line, number)| (line.as_bytes().to_vec(), number))
                 .collect();
             assert_eq!(read_all(io::Cursor::new(text)), expected, "{text:?}");
+            assert_eq!(read_all(Trickle(text.into(), false)), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn where_the_first_line_ends_in_cr_lf_one_cr_is_no_part_of_a_line() {
+        let long = format!("{}\r\nb\r\n", "x".repeat(1_000));
+        for (text, lines) in [
+            ("a\tb\r\nc\r\n\r\nd\r\r\ne\nf\r", &["a\tb", "c", "", "d\r", "e", "f\r"][..]),
+            ("\r\na\r\n", &["", "a"]),
+            ("\u{feff}a\r\nb\r\n", &["a", "b"]),
+            (&long, &[&long[..1_000], "b"]),
+            ("a\nb\r\n", &["a", "b\r"]),
+            ("\na\r\n", &["", "a\r"]),
+            ("a\r", &["a\r"]),
+        ] {
+            let expected: Vec<_> =
+                lines.iter().zip(1..).map(|(line, n)| (line.as_bytes().to_vec(), n)).collect();
+            assert_eq!(read_all(io::Cursor::new(text.to_owned())), expected, "{text:?}");
             assert_eq!(read_all(Trickle(text.into(), false)), expected, "{text:?}");
         }
     }
