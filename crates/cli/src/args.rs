@@ -89,12 +89,12 @@ impl Leaves {
 #[derive(Debug, Default, Args)]
 pub struct RangeArgs {
     /// Only keys that begin with this
-    #[arg(long, value_name = "PREFIX", value_parser = crate::escape::parse_operand, allow_hyphen_values = true)]
+    #[arg(long, value_name = "PREFIX", value_parser = crate::escape::parse_of_option, allow_hyphen_values = true)]
     pub prefix: Option<crate::escape::Bytes>,
     /// Only keys at or after this one
-    #[arg(long, value_name = "KEY", value_parser = crate::escape::parse_operand, allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY", value_parser = crate::escape::parse_of_option, allow_hyphen_values = true)]
     pub from: Option<crate::escape::Bytes>,
     /// Only keys before this one
-    #[arg(long, value_name = "KEY", value_parser = crate::escape::parse_operand, allow_hyphen_values = true)]
+    #[arg(long, value_name = "KEY", value_parser = crate::escape::parse_of_option, allow_hyphen_values = true)]
     pub to: Option<crate::escape::Bytes>,
 }

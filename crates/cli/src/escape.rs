@@ -95,18 +95,28 @@ pub fn parse_name(text: &str) -> Result<String, String> {
 }
 
 /// [`parse`] for keys and values that stand by themselves, and may begin with a hyphen. With two hyphens it is taken for an
-/// option that there is not, unless `--` stands before it, or it follows an option and `=`.
+/// option that there is not, unless `--` stands before it.
 pub fn parse_operand(text: &str) -> Result<Bytes, String> {
-    let is_meant = || {
-        let joined = format!("={text}");
-        let is_so = |argument: &str| argument == "--" || argument.ends_with(&joined);
-        std::env::args_os().any(|argument| is_so(&argument.to_string_lossy()))
-    };
-    if text.starts_with("--") && !is_meant() {
+    if text.starts_with("--") && !has_argument(|argument| argument == "--") {
         return Err("unknown option; write -- before a key or value that begins with two hyphens"
             .to_owned());
     }
     parse(text)
+}
+
+/// [`parse`] for the value of an option, which may begin with a hyphen. With two hyphens it is taken for the next option, unless it
+/// follows `=`.
+pub fn parse_of_option(text: &str) -> Result<Bytes, String> {
+    let joined = format!("={text}");
+    if text.starts_with("--") && !has_argument(|argument| argument.ends_with(&joined)) {
+        let words = "the option lacks a value; one that begins with two hyphens follows =, as in --prefix=--x";
+        return Err(words.to_owned());
+    }
+    parse(text)
+}
+
+fn has_argument(is_so: impl Fn(&str) -> bool) -> bool {
+    std::env::args_os().any(|argument| is_so(&argument.to_string_lossy()))
 }
 
 /// The bytes that escaped text stands for; bytes that are no escape stand for themselves.

@@ -195,6 +195,22 @@ fn lines_are_lines_if_that_is_said() {
     run(&["scan", &store]).code(0).stdout("end\t0\nhedgerow-dump 1\t1\n");
 }
 
+/// Such a line was a damaged dump, and nothing said that there is `--lines`.
+#[test]
+fn a_first_line_with_a_tab_is_plain_text_and_another_one_is_told_of_lines() {
+    let scratch = Scratch::new("dump-no-header");
+    for (name, options) in [("plain", &[][..]), ("escaped", &["--escaped"])] {
+        let store = scratch.path(name);
+        let args = [&["load", &store, "-"], options].concat();
+        run_with_input(&args, b"hedgerow-dump one\n").code(4).stderr_has("take --lines");
+        assert!(!Path::new(&store).exists());
+        for line in ["hedgerow-dump 1\tof May", "hedgerow-dump \tof May"] {
+            run_with_input(&args, line.as_bytes()).code(0).stderr_has("loaded 1 record ");
+        }
+        run(&["scan", &store]).code(0).stdout("hedgerow-dump \tof May\nhedgerow-dump 1\tof May\n");
+    }
+}
+
 #[test]
 fn a_dump_that_is_cut_off_anywhere_is_noticed() {
     let (scratch, store) = Scratch::loaded("dump-cut", BIRDS);

@@ -424,6 +424,14 @@ fn keys_and_values_may_begin_with_a_hyphen() {
     run(&["get", &store, "k", "--row"]).code(2);
     run(&["put", &store, "k", "--valeu"]).code(2).stderr_has("unknown option");
     run(&["scan", &store, "--limmit", "3"]).code(2);
+    for option in ["--prefix", "--from", "--to"] {
+        run(&["scan", &store, option, "--keys-only"])
+            .code(2)
+            .stderr_has(&format!("'{option} <"))
+            .stderr_has("lacks a value")
+            .stderr_has("--prefix=--x");
+    }
+    run(&["del", &store, "--prefix", "--all"]).code(2).stderr_has("lacks a value");
 }
 
 /// `nohup` has the program ignore `SIGHUP`, and a shell has what it starts in the background ignore `SIGINT`.

@@ -27,11 +27,13 @@ const MAX_HELD_BYTES: u64 = 8 << 20;
 const CRLF: &str = "the line ends in CR LF, as Windows writes text, and lines of a dump end in LF; convert the file, or write it with \
                     `hedgerow dump --out`";
 
-/// Whether an input that begins with this line is a dump.
+const NO_VERSION: &str = "this is not the first line of a dump: the version is missing; if it is no dump but plain text, take --lines";
+
+/// Whether an input that begins with this line is a dump. A line with a tab is a record of plain text, whatever its key is.
 ///
 /// Errors: a dump, and of a version that is not known.
 pub fn is_dump(head: &[u8]) -> Result<bool, Failure> {
-    if !head.starts_with(MAGIC) {
+    if !head.starts_with(MAGIC) || head.contains(&b'\t') {
         return Ok(false);
     }
     let line = head.strip_suffix(b"\r").unwrap_or(head);
@@ -43,7 +45,7 @@ pub fn is_dump(head: &[u8]) -> Result<bool, Failure> {
         Some(version) if version > u64::from(VERSION) => Err(Failure::NewerInput(format!(
             "the dump has format version {version}, this tool reads version {VERSION}; use a newer tool"
         ))),
-        _ => Err(damaged(1, "this is not the first line of a dump: the version is missing")),
+        _ => Err(damaged(1, NO_VERSION)),
     }
 }
 
