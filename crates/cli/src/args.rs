@@ -5,6 +5,7 @@
 use crate::size;
 use clap::{Args, ValueEnum};
 use hedgerow::{LeafLayout, LeafPolicy};
+use std::time::Duration;
 
 /// Options that every command takes.
 #[derive(Debug, Args)]
@@ -17,6 +18,9 @@ pub struct Common {
     /// `ulimit -v`, whichever is least]
     #[arg(long, global = true, value_name = "SIZE", value_parser = size::parse_bytes)]
     pub memory_limit: Option<u64>,
+    /// Wait so many seconds, such as 0.5, for a store that another process has open
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = parse_seconds, default_value = "0")]
+    pub wait: Duration,
     /// Output format
     #[arg(long, global = true, value_enum, default_value_t = Format::Human)]
     pub format: Format,
@@ -26,6 +30,11 @@ pub struct Common {
     /// Print on standard error when the store is opened, recovered or checkpointed, and what it waits for
     #[arg(long, global = true)]
     pub verbose: bool,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| format!("`{text}` is not a number of seconds, such as 5 or 0.5"))
 }
 
 /// The keyspace that is worked on where nobody says another one, and there is not another one alone.

@@ -100,7 +100,7 @@ impl From<Error> for Failure {
 /// What to do about it, where there is something.
 pub fn hint(error: &Error) -> &'static str {
     match error.kind() {
-        ErrorKind::Locked { .. } => "; close it there first",
+        ErrorKind::Locked { .. } => "; close it there first, or wait for that with --wait SECONDS",
         // A limit of the process or of the file system is in the way, not what others have on the disk.
         ErrorKind::DiskFull => match error.io_error().map(std::io::Error::kind) {
             Some(std::io::ErrorKind::FileTooLarge) => {

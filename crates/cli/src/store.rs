@@ -8,6 +8,8 @@ use crate::size::show_number_of;
 use hedgerow::{Database, Error, ErrorKind, Keyspace, Options, Range};
 use std::ops::Bound;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Options from the arguments that all commands take.
 pub fn options(common: &Common) -> Options {
@@ -64,9 +66,39 @@ pub fn copying(doing: &str, path: &Path) -> impl FnOnce(Error) -> Failure {
     }
 }
 
+/// How long a store that is open elsewhere is left alone before it is tried again.
+const NEXT_TRY: Duration = Duration::from_millis(100);
+
+/// Does what needs a store that nobody has open, and tries it again while somebody has, as long as `--wait` says.
+pub fn when_free<T>(
+    common: &Common,
+    failed: impl FnOnce(Error) -> Failure,
+    mut attempt: impl FnMut() -> hedgerow::Result<T>,
+) -> Result<T, Failure> {
+    let begun = Instant::now();
+    let mut is_told = !common.verbose;
+    loop {
+        let error = match attempt() {
+            Ok(done) => return Ok(done),
+            Err(error) => error,
+        };
+        let left = common.wait.saturating_sub(begun.elapsed());
+        if left.is_zero() || !matches!(error.kind(), ErrorKind::Locked { .. }) {
+            return Err(failed(error));
+        }
+        if !is_told {
+            tell!("hedgerow: {error}; trying again for {:.1} s", left.as_secs_f64());
+            is_told = true;
+        }
+        interrupt::check()?;
+        thread::sleep(left.min(NEXT_TRY));
+    }
+}
+
 /// Opens a store that must exist, for reading only.
 pub fn open_read_only(common: &Common, path: &Path) -> Result<Database, Failure> {
-    let db = options(common).open_read_only(path).map_err(failed("open", path))?;
+    let options = options(common);
+    let db = when_free(common, failed("open", path), || options.open_read_only(path))?;
     tell_of_replay(common, &db, path);
     Ok(db)
 }
@@ -99,7 +131,8 @@ pub fn open(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, 
 
 /// The same, and says nothing of what was replayed.
 pub fn open_quietly(common: &Common, leaves: LeafArgs, path: &Path) -> Result<Database, Failure> {
-    writing(common, leaves).open(path).map_err(failed("open", path))
+    let options = writing(common, leaves);
+    when_free(common, failed("open", path), || options.open(path))
 }
 
 /// Opens a store for writing, and creates it if there is none.
@@ -113,7 +146,7 @@ pub fn open_or_create(
     if let Some(bytes) = created.page_bytes {
         options = options.page_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
-    let db = options.open_or_create(path).map_err(failed("open", path))?;
+    let db = when_free(common, failed("open", path), || options.open_or_create(path))?;
     tell_of_replay(common, &db, path);
     Ok(db)
 }

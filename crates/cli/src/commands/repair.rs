@@ -28,12 +28,15 @@ pub struct RepairArgs {
 pub fn run(common: &Common, args: &RepairArgs) -> Result<(), Failure> {
     refuse_standard(&args.new)?;
     let bar = progress::counter("repairing");
-    let repaired = store::options(common).repair(&args.store, &args.new, |pages| {
-        bar.set_position(pages);
-        backup::go_on()
+    let options = store::options(common);
+    let repaired = store::when_free(common, store::copying("repair", &args.store), || {
+        options.repair(&args.store, &args.new, |pages| {
+            bar.set_position(pages);
+            backup::go_on()
+        })
     });
     bar.finish_and_clear();
-    let report = repaired.map_err(store::copying("repair", &args.store))?;
+    let report = repaired?;
     let defects = report.damaged.len() + report.defects.len();
     Failure::damage(print(common, &report, &args.new), defects as u64)
 }

@@ -20,11 +20,13 @@ pub struct RestoreArgs {
 pub fn run(common: &Common, args: &RestoreArgs) -> Result<(), Failure> {
     output::refuse_standard(&args.store)?;
     let bar = progress::counter("restoring");
-    let restored = store::options(common).restore(&args.backup, &args.store, |pages| {
-        bar.set_position(pages);
-        backup::go_on()
+    let options = store::options(common);
+    let restored = store::when_free(common, store::copying("restore", &args.backup), || {
+        options.restore(&args.backup, &args.store, |pages| {
+            bar.set_position(pages);
+            backup::go_on()
+        })
     });
     bar.finish_and_clear();
-    let report = restored.map_err(store::copying("restore", &args.backup))?;
-    backup::print(common, "restored", &args.store, &report)
+    backup::print(common, "restored", &args.store, &restored?)
 }

@@ -5,7 +5,7 @@ use crate::harness::{Scratch, command, run, wait};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 const READERS: [&[&str]; 8] = [
     &["dump", "STORE"],
@@ -163,16 +163,75 @@ fn reading_changes_no_byte() {
 #[test]
 fn a_locked_store_is_exit_code_5() {
     let (_scratch, store) = Scratch::loaded("locked", "k\tv\n");
-    // A load that waits for its input holds the store.
-    let args = ["load", &store, "-"];
-    let mut holder = command(&args).stdin(Stdio::piped()).spawn().unwrap();
+    let (load, stdin) = holder(&store);
+    run(&["put", &store, "k", "w"]).code(5).stdout("").stderr_has("cannot open");
+    drop(stdin);
+    wait(&["load"], load).code(0);
+    run(&["get", &store, "new"]).code(0).stdout("100000\n");
+}
+
+/// A load that holds the store until its input ends.
+fn holder(store: &str) -> (Child, ChildStdin) {
+    let mut holder = command(&["load", store, "-"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = holder.stdin.take().unwrap();
     // More than a pipe holds: once it is written, the load reads, and it opens the store first.
     stdin.write_all("new\n".repeat(100_000).as_bytes()).unwrap();
-    run(&["put", &store, "k", "w"]).code(5).stdout("").stderr_has("cannot open");
+    (holder, stdin)
+}
+
+/// Starts a command that waits for the store, and returns when it has found that it must.
+fn waiting(mut command: Command) -> Child {
+    let mut child = command.spawn().unwrap();
+    let mut words = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    while !words.contains("trying again") {
+        assert!(stderr.read_line(&mut words).unwrap() > 0, "it did not wait: {words}");
+    }
+    // It has more to say, perhaps.
+    std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+    child
+}
+
+#[test]
+fn a_locked_store_is_waited_for_as_long_as_that_is_asked_for() {
+    let (scratch, store) = Scratch::loaded("waiting", "k\tv\n");
+    let new = scratch.path("new.hrow");
+    for args in [
+        &["put", &store, "k", "w"][..],
+        &["scan", &store, "--keys-only"],
+        &["backup", &store, &scratch.path("birds.backup")],
+        &["repair", &store, &new],
+    ] {
+        let (load, stdin) = holder(&store);
+        let begun = std::time::Instant::now();
+        run(&[args, &["--wait", "0.4"]].concat()).code(5).stdout("").stderr_has("--wait SECONDS");
+        assert!(begun.elapsed() >= std::time::Duration::from_millis(400), "{args:?}");
+        let args = [args, &["--wait", "600", "--verbose"]].concat();
+        let child = waiting(command(&args));
+        drop(stdin);
+        wait(&["load"], load).code(0);
+        wait(&args, child).code(0);
+    }
+    run(&["get", &store, "k"]).code(0).stdout("w\n");
+    for wrong in ["-1", "soon", "inf", "NaN", ""] {
+        run(&["get", &store, "k", "--wait", wrong]).code(2).stdout("");
+    }
+    // What is no lock is not waited for.
+    run(&["get", &scratch.path("nothing"), "k", "--wait", "600"]).code(1);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_command_that_waits_for_a_store() {
+    let (_scratch, store) = Scratch::loaded("waiting-ends", "k\tv\n");
+    let (load, stdin) = holder(&store);
+    for args in [["count", &store], ["stat", &store]] {
+        let args = [&args[..], &["--wait", "600", "--verbose"]].concat();
+        let mut child = waiting(crate::harness::interruptible(&args));
+        assert_eq!(end_by("-INT", &mut child), Some(130), "{args:?}");
+    }
     drop(stdin);
-    wait(&args, holder).code(0);
-    run(&["get", &store, "new"]).code(0).stdout("100000\n");
+    wait(&["load"], load).code(0);
 }
 
 #[test]

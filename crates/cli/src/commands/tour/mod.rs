@@ -89,6 +89,7 @@ pub fn run(common: &Common, args: &TourArgs) -> Result<(), Failure> {
     let common = Common {
         keyspace: common.keyspace.clone(),
         memory_limit: Some(limit_bytes),
+        wait: common.wait,
         format: common.format,
         quiet: common.quiet,
         verbose: false,
