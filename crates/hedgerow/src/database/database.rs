@@ -136,10 +136,10 @@ impl Options {
     /// [`MemoryLimit`](ErrorKind::MemoryLimit); [`DiskFull`](ErrorKind::DiskFull); [`Io`](ErrorKind::Io).
     pub fn temporary(&self) -> Result<Database> {
         let disk = self.real_disk()?;
-        let (path, file) = crate::storage::create_temporary(&disk, &std::env::temp_dir())?;
+        let (options, directory) = (self.store_options(), std::env::temp_dir());
+        let (path, file) = crate::storage::create_temporary(&disk, &directory, options.direct())?;
         // At once: whatever happens then, nothing is left.
         disk.unlink_own(&path, &*file)?;
-        let options = self.store_options();
         let store = Store::create_in(&options, file)?;
         store.attend_new(&options)?;
         Database::new(self, store, Some(disk.share()), None)

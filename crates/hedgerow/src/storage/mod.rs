@@ -411,12 +411,16 @@ const TEMPORARY_NAMES: usize = 16;
 /// Creates a file of a random name in a directory, for a store that ends with its handles.
 ///
 /// Errors: those of [`Disk::open`]; `DirectoryNotFound`; `FileExists` if every name that was tried is taken.
-pub fn create_temporary(disk: &dyn Disk, directory: &Path) -> Result<(PathBuf, Arc<dyn File>)> {
+pub fn create_temporary(
+    disk: &dyn Disk,
+    directory: &Path,
+    direct: DirectIo,
+) -> Result<(PathBuf, Arc<dyn File>)> {
     let mut taken = None;
     for _ in 0..TEMPORARY_NAMES {
         let name = format!("hedgerow-{:016x}.tmp", hedgerow_sync::primitive::random::seed());
         let path = directory.join(name);
-        match disk.open(&path, OpenMode::CreateNew, DirectIo::WherePossible) {
+        match disk.open(&path, OpenMode::CreateNew, direct) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == ErrorKind::FileExists => taken = Some(error),
             Err(error) if error.kind() == ErrorKind::FileNotFound => {

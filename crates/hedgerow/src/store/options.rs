@@ -77,7 +77,8 @@ impl StoreOptions {
         self.page_bytes.unwrap_or(DEFAULT_PAGE_BYTES)
     }
 
-    pub(super) fn direct(&self) -> DirectIo {
+    /// Whether files go past the page cache.
+    pub fn direct(&self) -> DirectIo {
         if self.direct_io { DirectIo::WherePossible } else { DirectIo::Never }
     }
 

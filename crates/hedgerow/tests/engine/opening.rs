@@ -199,3 +199,28 @@ fn the_default_limit_fits_into_the_limits_of_the_process() {
         }
     }
 }
+
+/// It went past the page cache whatever was asked for, so a page smaller than the disk's blocks was refused with the advice to ask for this.
+#[test]
+fn a_temporary_store_goes_through_the_page_cache_if_asked_to() {
+    const O_DIRECT: u32 = if cfg!(target_arch = "aarch64") { 0o200_000 } else { 0o40_000 };
+    let temporary = || -> Vec<(String, bool)> {
+        let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+        let names = descriptors.flatten().filter_map(|descriptor| {
+            let leads_to = std::fs::read_link(descriptor.path()).ok()?;
+            let is_temporary = leads_to.to_string_lossy().ends_with(".tmp (deleted)");
+            let name = descriptor.file_name().into_string().ok()?;
+            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{name}")).ok()?;
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+            let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+            is_temporary.then(|| (leads_to.to_string_lossy().into_owned(), flags & O_DIRECT != 0))
+        });
+        names.collect()
+    };
+    let before = temporary();
+    let db = Options::new().direct_io(false).memory_limit_bytes(4 << 20).temporary().unwrap();
+    let new: Vec<_> = temporary().into_iter().filter(|file| !before.contains(file)).collect();
+    // Other tests make some at the same time.
+    assert!(new.iter().any(|(_, is_direct)| !is_direct), "{new:?}");
+    db.close().unwrap();
+}
