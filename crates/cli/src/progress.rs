@@ -4,6 +4,7 @@
 //! engine, so a line may be written with locks of the engine held.
 
 use crate::size::show_per_second;
+use hedgerow::Database;
 pub use indicatif::ProgressBar;
 use indicatif::{ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar};
 use std::fmt::Write;
@@ -44,6 +45,14 @@ pub fn counter_beside_data(what: &'static str) -> ProgressBar {
     match std::io::stdout().is_terminal() {
         true => ProgressBar::hidden(),
         false => counter(what),
+    }
+}
+
+/// A bar for all pages of a store, which are about as many as it says.
+pub fn of_pages(db: &Database, what: &'static str) -> ProgressBar {
+    match db.stats() {
+        Ok(stats) => bar(stats.pages, what),
+        Err(_) => counter(what),
     }
 }
 

@@ -48,7 +48,7 @@ pub fn run(common: &Common, args: &BackupArgs) -> Result<(), Failure> {
 }
 
 fn copy(db: &Database, backup: &Path) -> hedgerow::Result<BackupReport> {
-    let bar = progress::counter("copying");
+    let bar = progress::of_pages(db, "copying");
     let copied = db.backup(backup, |pages| {
         bar.set_position(pages);
         go_on()

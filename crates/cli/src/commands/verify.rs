@@ -128,7 +128,7 @@ fn examine(common: &Common, args: &VerifyArgs) -> Result<Findings, Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    let bar = progress::counter("verifying");
+    let bar = progress::of_pages(&db, "verifying");
     let report = db.verify(|pages| {
         bar.set_position(pages);
         go_on()

@@ -17,6 +17,9 @@ use hedgerow_sync::primitive::figure::Figure;
 pub struct Stats {
     /// What the memory limit is used for.
     pub memory: MemoryStats,
+    /// About how many pages there are, in memory or not: leaves and the nodes above them, of all keyspaces. Pages that are free count a little
+    /// longer where a checkpoint needs them.
+    pub pages: u64,
     /// Pages in memory that are newer than the file.
     pub dirty_pages: u64,
     /// What the pool has done since the database was opened.
@@ -177,6 +180,7 @@ impl Stats {
                 log_bytes: budget.ring_bytes(),
                 space_bytes,
             },
+            pages: pool.ids().lock().in_use(),
             dirty_pages: pool.dirty_pages() as u64,
             pool: pool.counters().values(),
             adaptation: pool.adaptation_values(),

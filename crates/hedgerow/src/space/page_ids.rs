@@ -147,6 +147,15 @@ impl PageIds {
         self.free_count + self.unscanned_free
     }
 
+    /// About how many ids are in use.
+    pub fn in_use(&self) -> u64 {
+        let end = self.next.map_or(1 << 32, |id| u64::from(id.0));
+        let (parts, words) = (end / PART_WORDS as u64, end % PART_WORDS as u64);
+        let header = PART_HEADER_WORDS as u64;
+        let ids = parts * (PART_WORDS as u64 - header) + words.saturating_sub(header);
+        ids.saturating_sub(self.free_count())
+    }
+
     /// Memory held, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.free.len() * (BIT_WORDS * 8 + 8)
@@ -167,7 +176,7 @@ mod tests {
         for &id in [&given[900], &given[3], &given[400]] {
             ids.free(id);
         }
-        assert_eq!(ids.free_count(), 3);
+        assert_eq!((ids.free_count(), ids.in_use()), (3, 1197));
         assert_eq!(ids.memory_bytes(), 2 * (PART_WORDS / 8 + 8), "the bits of two parts");
         let again: Vec<PageId> = (0..3).map(|_| ids.allocate().unwrap()).collect();
         assert_eq!(again, [given[3], given[400], given[900]]);
@@ -181,6 +190,7 @@ mod tests {
         assert_eq!(ids.allocate(), Some(PageId(u32::MAX - 1)));
         assert_eq!(ids.allocate(), Some(PageId(u32::MAX)));
         assert_eq!(ids.allocate(), None);
+        assert_eq!(ids.in_use(), (1 << 23) * (512 - 4));
         assert!(ids.in_range(PageId(u32::MAX)));
         ids.free(PageId(u32::MAX));
         assert_eq!(ids.allocate(), Some(PageId(u32::MAX)));
