@@ -83,7 +83,8 @@ impl Snapshot {
     /// What it sees of a keyspace. Its reads wait as the handle's do.
     ///
     /// # Errors
-    /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound) if the keyspace came later; [`ForeignKeyspace`](ErrorKind::ForeignKeyspace);
+    /// [`KeyspaceNotFound`](ErrorKind::KeyspaceNotFound) if the keyspace came later; [`KeyspaceDropped`](ErrorKind::KeyspaceDropped) if
+    /// it had gone; [`ForeignKeyspace`](ErrorKind::ForeignKeyspace);
     /// [`SnapshotTooOld`](ErrorKind::SnapshotTooOld); the [errors of reads](Keyspace#errors-of-reads).
     pub fn keyspace(&self, of: &Keyspace) -> Result<SnapshotKeyspace> {
         self.inner.check_open()?;

@@ -105,6 +105,7 @@ pub use leaf_walk::{Beyond, LeafWalk};
 pub use modify::{Before, Updated};
 pub use read_set::{AskFile, FromFile, InFile, Judge, Read, ReadSet};
 pub use remove_range::successor;
+pub use retry::dropped;
 pub use show::{LeafKeys, PageView};
 pub use stats::{FILL_CLASSES, LayoutStats, LevelStats, TreeStats};
 pub use value::{INLINE_BYTES, Value};

@@ -221,8 +221,9 @@ impl<'p, P: Pages> Retry<'p, P> {
     }
 }
 
+/// The error of who uses a handle of a keyspace that was dropped.
 #[cold]
-pub(super) fn dropped() -> Error {
+pub fn dropped() -> Error {
     let what =
         "the keyspace of this handle was dropped; get a new handle with `Database::keyspace`";
     Error::new(ErrorKind::KeyspaceDropped, what)

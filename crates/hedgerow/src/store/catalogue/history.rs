@@ -9,6 +9,7 @@
 use super::{Catalogue, PoolTree, Record, State};
 use crate::buffer::BufferPool;
 use crate::error::Result;
+use crate::tree::dropped;
 use crate::types::{Lsn, TreeId};
 use hedgerow_sync::primitive::atomic::{Ordering::SeqCst, fence};
 use std::collections::BTreeMap;
@@ -93,16 +94,20 @@ impl Catalogue {
     }
 
     /// Whether there was a keyspace with this tree as of a snapshot's moment.
+    ///
+    /// Errors: `KeyspaceDropped` if it had gone by then; those of reading the catalogue.
     pub fn was_there(&self, tree: TreeId, at: Lsn) -> Result<bool> {
         let names = self.names.read();
         if names.is_ending(tree, at) {
             return Ok(false);
         }
-        // After a drop its pages say nothing to a snapshot that reads those of a checkpoint from before.
-        if names.since(at).is_empty() && self.open.has(tree) {
+        let is_as_now = names.since(at).is_empty();
+        if is_as_now && self.open.has(tree) {
             return Ok(true);
         }
         drop(names);
-        Ok(self.records_as_of(at)?.values().any(|record| record.tree == tree))
+        let was_there = self.records_as_of(at)?.values().any(|record| record.tree == tree);
+        // After a drop its pages say nothing to a snapshot that reads those of a checkpoint from before.
+        if is_as_now && !was_there { Err(dropped()) } else { Ok(was_there) }
     }
 }
