@@ -55,6 +55,21 @@ pub fn crowded_for(records: recorded::Records) -> Options {
     crowded().memory_limit_bytes(limit).zone_bytes(8 << 10)
 }
 
+/// Makes a store with small pages in a real file, or in a temporary one: through the page cache where the system does not tell
+/// that direct I/O takes them.
+pub fn create_small(options: Options, path: Option<&Path>) -> Database {
+    let create = |options: &Options| match path {
+        Some(path) => options.create(path),
+        None => options.temporary(),
+    };
+    match create(&options) {
+        Err(error) if error.kind() == ErrorKind::InvalidOption => {
+            create(&options.direct_io(false)).unwrap()
+        }
+        created => created.unwrap(),
+    }
+}
+
 /// Opens the store of a simulated disk.
 pub fn open(options: &Options, disk: &SimDisk, how: OpenHow) -> Result<Database> {
     options.on_disk(disk as &dyn Disk, path(), how)

@@ -154,9 +154,8 @@ fn short_ranges_are_counted() {
 /// As many pages as the two ways have, and the looks; whatever the range has.
 #[test]
 fn a_call_reads_no_more_pages_of_a_long_range() {
-    // Where the system does not tell the unit of direct I/O, such pages are too small for it.
-    let options = Options::new().page_bytes(1024).memory_limit_bytes(1 << 20).direct_io(false);
-    let db = options.temporary().unwrap();
+    let options = Options::new().page_bytes(1024).memory_limit_bytes(1 << 20);
+    let db = crate::common::create_small(options, None);
     let keyspace = db.keyspace("records").unwrap();
     keyspace.bulk_load((0..60_000).map(|n| (number(n), [7; 24])), 80).unwrap();
     let height = keyspace.stats().unwrap().levels.len() as u64;

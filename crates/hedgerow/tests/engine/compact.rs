@@ -92,9 +92,9 @@ fn other_threads_go_on_while_a_keyspace_is_compacted() {
     const RECORDS: u64 = 3_000;
     let dir = tempfile::tempdir().unwrap();
     let limit = hedgerow::smallest_memory_limit_bytes(512) + (64 << 10);
-    // Where the system does not tell the unit of direct I/O, such pages are too small for it.
-    let options = Options::new().page_bytes(512).memory_limit_bytes(limit).direct_io(false);
-    let db = options.checkpoint_bytes(64 << 10).create(dir.path().join("small.hrow")).unwrap();
+    let options =
+        Options::new().page_bytes(512).memory_limit_bytes(limit).checkpoint_bytes(64 << 10);
+    let db = crate::common::create_small(options, Some(&dir.path().join("small.hrow")));
     let keyspace = db.keyspace("wrens").unwrap();
     let (done, changes) = (AtomicBool::new(false), AtomicU64::new(0));
     let record = |n: u64, round: u64| (key(n), bytes(&mut Dice(n ^ round << 32), 30));

@@ -574,11 +574,9 @@ fn a_value_that_fits_into_more_gaps_than_it_can_have_runs_stays_where_it_is() {
 #[test]
 fn a_swap_of_large_values_needs_no_more_memory_than_reading_or_writing_one() {
     let limit = hedgerow::smallest_memory_limit_bytes(512) + (128 << 10);
-    // Where the system does not tell the unit of direct I/O, such pages are too small for it.
     let options = Options::new().page_bytes(512).memory_limit_bytes(limit).zone_bytes(32 << 10);
-    let options = options.direct_io(false);
     let directory = tempfile::tempdir().unwrap();
-    let db = options.create(directory.path().join("birds.hrow")).unwrap();
+    let db = crate::common::create_small(options, Some(&directory.path().join("birds.hrow")));
     let keyspace = db.keyspace("songs").unwrap();
     let (old, new) = (vec![1; 100_000], vec![2; 100_000]);
     for name in [b"open", b"swap"] {

@@ -184,7 +184,7 @@ fn rings_and_threads_read_the_same() {
         println!("{:?}", disk.engine());
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("birds.hrow");
-        let db = options().io_engine(engine).create(&path).unwrap();
+        let db = crate::common::create_small(options().io_engine(engine), Some(&path));
         work_together(&db, 20, seed);
     }
 }

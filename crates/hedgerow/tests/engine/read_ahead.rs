@@ -244,7 +244,7 @@ fn scans_beside_changes_see_every_record_that_stays() {
     for engine in [IoEngine::Auto, IoEngine::Sync] {
         let directory = tempfile::tempdir().unwrap();
         let options = options().io_engine(engine).background_checkpoints(true);
-        let db = options.create(directory.path().join("birds.hrow")).unwrap();
+        let db = crate::common::create_small(options, Some(&directory.path().join("birds.hrow")));
         let scanned = load(&db);
         std::thread::scope(|scope| {
             for thread in 0..2 {

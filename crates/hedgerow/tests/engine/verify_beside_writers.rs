@@ -21,9 +21,8 @@ fn key(n: u64) -> [u8; 8] {
 fn verification_ends_beside_as_many_writers_as_a_tiny_pool_admits() {
     let dir = tempfile::tempdir().unwrap();
     let limit = hedgerow::smallest_memory_limit_bytes(512);
-    // Where the system does not tell the unit of direct I/O, such pages are too small for it.
-    let options = Options::new().page_bytes(512).memory_limit_bytes(limit).direct_io(false);
-    let db = options.create(dir.path().join("small.hrow")).unwrap();
+    let options = Options::new().page_bytes(512).memory_limit_bytes(limit);
+    let db = crate::common::create_small(options, Some(&dir.path().join("small.hrow")));
     let ks = db.keyspace("records").unwrap();
     for n in 0..RECORDS {
         ks.put(&key(n), &n.to_be_bytes()).unwrap();
