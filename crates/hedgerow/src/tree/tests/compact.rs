@@ -240,7 +240,7 @@ fn dense_leaves_that_were_cut_become_few_when_they_are_compacted() {
         let cut = leaf_pages(&tree);
         compact(&tree);
         let left = leaf_pages(&tree);
-        let are_few = 3 * left <= 2 * cut || left <= loaded + loaded / 8;
+        let are_few = 3 * left <= 2 * cut || left <= loaded + loaded / 5;
         assert!(
             are_few,
             "{policy:?}: {loaded} leaves, {cut} with those that were cut, {left} left"
