@@ -243,11 +243,15 @@ fn text_of(input: &Input) -> Vec<u8> {
 fn blocks(text: &[u8], block_bytes: usize) -> Receiver<Result<Block, Failure>> {
     let mut blocks = Vec::new();
     let mut first_line = 1;
-    let mut block = Block { bytes: Vec::new(), first_line };
+    let is_crlf = text
+        .split_inclusive(|&byte| byte == b'\n')
+        .next()
+        .is_some_and(|line| line.ends_with(b"\r\n"));
+    let mut block = Block { bytes: Vec::new(), first_line, is_crlf };
     for line in text.split_inclusive(|&byte| byte == b'\n') {
         if block.bytes.len() > block_bytes && line.ends_with(b"\n") {
-            let full = std::mem::replace(&mut block, Block { bytes: Vec::new(), first_line });
-            blocks.push(full);
+            let next = Block { bytes: Vec::new(), first_line, is_crlf };
+            blocks.push(std::mem::replace(&mut block, next));
         }
         block.bytes.extend_from_slice(line);
         first_line += 1;
