@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-fn text() -> String {
+pub fn text() -> String {
     (0..5_000).map(|n| format!("key {n:05}\tvalue of {n}\n")).collect()
 }
 
@@ -88,8 +88,7 @@ fn a_damaged_backup_is_named_and_not_restored() {
 }
 
 /// A store whose load was killed, when the log had this part of the text.
-#[cfg(unix)]
-fn killed(name: &str, text: &str, some: &[u8]) -> (Scratch, String) {
+pub fn killed(name: &str, text: &str, some: &[u8]) -> (Scratch, String) {
     let scratch = Scratch::new(name);
     let store = scratch.store();
     let args = ["load", &store, "-"];

@@ -1,29 +1,13 @@
 //! `recover`: what a log has is in the store afterwards, and nobody replays it again.
 
-use crate::harness::{Scratch, command, run, wait};
+use crate::backup;
+use crate::harness::{Scratch, run};
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
 
 /// A store whose load was killed, when its log had the last record.
 fn killed(name: &str) -> (Scratch, String) {
-    let scratch = Scratch::new(name);
-    let store = scratch.store();
-    let args = ["load", &store, "-"];
-    let mut load = command(&args).stdin(Stdio::piped()).spawn().unwrap();
-    let mut stdin = load.stdin.take().unwrap();
-    let text: String = (0..5_000).map(|n| format!("key {n:05}\tvalue of {n}\n")).collect();
-    stdin.write_all(text.as_bytes()).unwrap();
-    let last = b"value of 4000";
-    let has_it = |log: &Vec<u8>| log.windows(last.len()).any(|window| window == last);
-    while !fs::read(format!("{store}-log")).is_ok_and(|log| has_it(&log)) {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    load.kill().unwrap();
-    wait(&args, load);
-    drop(stdin);
-    (scratch, store)
+    backup::killed(name, &backup::text(), b"value of 4000")
 }
 
 #[test]
